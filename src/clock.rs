@@ -1,0 +1,60 @@
+//! The only place that asks a clock.
+//!
+//! Times that mean something (ages, due times, signatures) are the store's: [`StoreClock`] is set by every answer that
+//! carries the store's time and runs on by the monotonic clock in between. The pod's wall clock is asked only before
+//! the store has ever answered.
+
+#![expect(clippy::disallowed_methods, reason = "this is the place")]
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use crate::letter::Millis;
+
+/// The monotonic clock, for measuring how long something took.
+pub fn monotonic() -> Instant {
+    Instant::now()
+}
+
+/// The store's time, known in this process.
+#[derive(Debug, Default)]
+pub struct StoreClock {
+    set: Mutex<Option<(Instant, i64)>>,
+}
+
+impl StoreClock {
+    /// Takes over the time the store has just told.
+    pub fn set(&self, store_now: Millis) {
+        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), store_now.0));
+    }
+
+    /// The store's time now.
+    pub fn now(&self) -> Millis {
+        match *self.set.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((at, ms)) => Millis(ms.saturating_add(millis(at.elapsed()))),
+            None => Millis(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)),
+        }
+    }
+}
+
+/// A duration in whole milliseconds.
+pub fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stores_time_is_taken_over_and_runs_on() {
+        let clock = StoreClock::default();
+        clock.set(Millis(1_000));
+        let first = clock.now();
+        assert!(first.0 >= 1_000 && first.0 < 60_000, "{first:?}");
+        clock.set(Millis(5));
+        assert!(clock.now().0 < 1_000, "a store whose clock stepped back is believed");
+    }
+}

@@ -1,0 +1,184 @@
+//! The configuration, checked: what the rest of Sexton works with.
+//!
+//! `read` turns files and flags into it, or into every problem at once. Nothing is opened or connected here but the
+//! configuration's own files.
+
+mod secret;
+
+pub use secret::{Secret, SecretError, SecretSource};
+
+use std::{path::PathBuf, time::Duration};
+
+use regex::Regex;
+
+use crate::{event::Include, rule::Matcher};
+
+/// A whole configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The watched DLQs; at least one, names unique.
+    pub sources: Vec<SourceConfig>,
+    /// Where events go; names unique.
+    pub hooks: Vec<HookConfig>,
+    /// The HTTP port.
+    pub http: HttpConfig,
+    /// How long a lease lasts without being renewed.
+    pub lease_ttl: Duration,
+    /// How often the leader looks at the DLQ.
+    pub sample_every: Duration,
+    /// What the outbox keeps.
+    pub outbox: OutboxConfig,
+    /// Announce what is already in a DLQ at first attach one by one.
+    pub announce_existing: bool,
+    /// Logging.
+    pub log: LogConfig,
+}
+
+/// One watched DLQ.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// Its name in events, metrics and commands.
+    pub name: String,
+    /// What kind of source it is.
+    pub kind: SourceKind,
+}
+
+/// The kinds of source.
+#[derive(Clone, Debug)]
+pub enum SourceKind {
+    /// smallage on Redis Streams.
+    Smallage(SmallageConfig),
+}
+
+/// A smallage namespace.
+#[derive(Clone, Debug)]
+pub struct SmallageConfig {
+    /// `redis://`, `rediss://` or `unix://`, perhaps with user and password.
+    pub url: SecretSource,
+    /// smallage's namespace.
+    pub namespace: String,
+    /// User, overriding the URL's.
+    pub username: Option<String>,
+    /// Password, overriding the URL's; a file is read anew for every connection.
+    pub password: Option<SecretSource>,
+    /// Certificates for `rediss://`.
+    pub tls: Option<TlsConfig>,
+}
+
+/// PEM files for TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// Authority to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// Client certificate; goes with `key`.
+    pub cert: Option<PathBuf>,
+    /// Client key; goes with `cert`.
+    pub key: Option<PathBuf>,
+}
+
+/// One hook: where events go, which, and how.
+#[derive(Clone, Debug)]
+pub struct HookConfig {
+    /// Its name in logs, metrics and the ledger.
+    pub name: String,
+    /// Where to. Carries secrets; never logged whole.
+    pub url: SecretSource,
+    /// The body's form.
+    pub format: Format,
+    /// Signing secrets, newest first; all sign.
+    pub secrets: Vec<SecretSource>,
+    /// Globs on event names, as written.
+    pub events: Vec<String>,
+    /// Which dead letters it is told of.
+    pub matcher: Matcher,
+    /// Additional request headers; names and values checked.
+    pub headers: Vec<(String, Secret)>,
+    /// How many single events in a period; the rest is folded.
+    pub rate: Rate,
+    /// For one request, from connect to the end of the response.
+    pub timeout: Duration,
+    /// After this an event is given up.
+    pub give_up_after: Duration,
+    /// What leaves beyond the usual.
+    pub include: Include,
+    /// What is blanked out in every text that leaves.
+    pub redact: Vec<Regex>,
+    /// Changes whenever the hook's configuration changes: a hook switched off by 410 comes back with a new one.
+    pub fingerprint: String,
+}
+
+/// The forms a hook's body can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Standard Webhooks.
+    Standard,
+    /// CloudEvents 1.0, structured mode.
+    CloudEvents,
+    /// flexiq's own body and signature.
+    Flexiq,
+    /// A Slack incoming webhook.
+    Slack,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 4] = [Format::Standard, Format::CloudEvents, Format::Flexiq, Format::Slack];
+
+    /// Its name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Format::Standard => "standard",
+            Format::CloudEvents => "cloudevents",
+            Format::Flexiq => "flexiq",
+            Format::Slack => "slack",
+        }
+    }
+}
+
+/// How many single events a hook gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Every one.
+    Unlimited,
+    /// At most `events` in each window of `per`.
+    Limited {
+        /// Single events in a window; at least 1.
+        events: u32,
+        /// The window's length: a second, a minute or an hour.
+        per: Duration,
+    },
+}
+
+/// What the outbox keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutboxConfig {
+    /// Events in a lane at most.
+    pub cap: u64,
+    /// How long delivered events are kept for `sexton hooks resend`.
+    pub keep: Duration,
+}
+
+/// The HTTP port.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// Address and port.
+    pub listen: String,
+}
+
+/// Logging.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The lines' form.
+    pub format: LogFormat,
+    /// A `tracing` filter: a level, or directives such as `info,sexton::hook=debug`.
+    pub level: String,
+}
+
+/// The forms of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}

@@ -1,0 +1,247 @@
+//! What hooks are told: the events, and their one JSON shape.
+//!
+//! Pure. An event is made once, written to the outbox as JSON, and read from there by every hook.
+
+mod digest;
+mod time;
+
+pub use digest::{Digest, GroupCount, Tally};
+pub use time::rfc3339;
+
+use serde::{Deserialize, Serialize};
+
+use crate::letter::{DeadLetter, Millis};
+
+/// Every kind of event there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventType {
+    /// A job landed in the DLQ.
+    JobDead,
+    /// Many deaths in one event.
+    DlqDigest,
+    /// A person tries a hook.
+    HookTest,
+}
+
+impl EventType {
+    /// All of them, in the order the documentation lists them.
+    pub const ALL: [EventType; 3] = [EventType::JobDead, EventType::DlqDigest, EventType::HookTest];
+
+    /// The wire name, such as `job.dead`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventType::JobDead => "job.dead",
+            EventType::DlqDigest => "dlq.digest",
+            EventType::HookTest => "hook.test",
+        }
+    }
+
+    /// The kind with this wire name.
+    pub fn parse(name: &str) -> Option<EventType> {
+        EventType::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// The lane it travels in: alerts and tests never wait behind deaths.
+    pub fn lane(self) -> Lane {
+        match self {
+            EventType::JobDead | EventType::DlqDigest => Lane::Deaths,
+            EventType::HookTest => Lane::Alerts,
+        }
+    }
+}
+
+/// The two lanes of every hook, each an outbox of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// What happens to jobs; may be a storm, and is folded.
+    Deaths,
+    /// What a person must see now; never folded, never behind a storm.
+    Alerts,
+}
+
+impl Lane {
+    /// Both lanes.
+    pub const ALL: [Lane; 2] = [Lane::Deaths, Lane::Alerts];
+
+    /// Its name in keys and logs: `deaths` or `alerts`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Lane::Deaths => "deaths",
+            Lane::Alerts => "alerts",
+        }
+    }
+}
+
+/// One event as the outbox holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The `webhook-id`: the same on every try, to every hook, after every restart. Holds no `.`.
+    pub id: String,
+    /// When it happened, by the store's clock.
+    pub at: Millis,
+    /// What happened.
+    pub data: EventData,
+}
+
+impl Event {
+    /// The kind of event, which follows from its data.
+    pub fn kind(&self) -> EventType {
+        match self.data {
+            EventData::JobDead(_) => EventType::JobDead,
+            EventData::Digest(_) => EventType::DlqDigest,
+            EventData::HookTest(_) => EventType::HookTest,
+        }
+    }
+}
+
+/// The `data` of an event, by kind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum EventData {
+    /// Of `job.dead`.
+    JobDead(Box<JobDead>),
+    /// Of `dlq.digest`.
+    Digest(Box<Digest>),
+    /// Of `hook.test`.
+    HookTest(HookTest),
+}
+
+impl EventData {
+    /// Reads the `data` of an event of this kind as the outbox stores it.
+    pub fn from_json(kind: EventType, json: &str) -> Result<EventData, serde_json::Error> {
+        Ok(match kind {
+            EventType::JobDead => EventData::JobDead(serde_json::from_str(json)?),
+            EventType::DlqDigest => EventData::Digest(serde_json::from_str(json)?),
+            EventType::HookTest => EventData::HookTest(serde_json::from_str(json)?),
+        })
+    }
+}
+
+/// The `data` of `job.dead`, and an item of `sexton ls -o json`. Times are RFC 3339 in UTC, fields without a value `null`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobDead {
+    /// The source's name.
+    pub source: String,
+    /// The entry's id in the DLQ.
+    pub entry_id: String,
+    /// The job's id.
+    pub job_id: Option<String>,
+    /// The task's name.
+    pub task: Option<String>,
+    /// The queue's name.
+    pub queue: Option<String>,
+    /// Why it was buried.
+    pub reason: Option<String>,
+    /// The exception that ended the last attempt.
+    pub error: ErrorText,
+    /// Failed attempts in this life of the job.
+    pub attempts: u32,
+    /// How often the last queue entry was handed to a worker.
+    pub deliveries: u32,
+    /// `same`, `mixed` or `unknown`.
+    pub history: String,
+    /// The fingerprint: 12 hexadecimal digits.
+    pub group: String,
+    /// When the job was first put on its queue.
+    pub enqueued_at: Option<String>,
+    /// When it was buried.
+    pub died_at: Option<String>,
+    /// How often this job has died, this time included.
+    pub deaths: u32,
+    /// How often Sexton has retried it.
+    pub retries: u32,
+    /// The retry rule that decides about it.
+    pub rule: Option<String>,
+    /// When that rule will retry it.
+    pub next_retry_at: Option<String>,
+    /// W3C trace context.
+    pub traceparent: Option<String>,
+    /// On request only (`include`): the framework's account of the last failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
+    /// On request only (`include`): the recorded attempts, oldest first, one `Type: message` each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt_errors: Option<Vec<String>>,
+    /// On request only (`include`): the job's arguments, base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+}
+
+/// Type and message of an exception.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ErrorText {
+    /// The exception's type.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The exception's message.
+    pub message: Option<String>,
+}
+
+/// The `data` of `hook.test`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HookTest {
+    /// The source whose ledger carried it.
+    pub source: String,
+    /// The hook meant.
+    pub hook: String,
+    /// A line for whoever reads it at the other end.
+    pub summary: String,
+}
+
+/// Parts of a dead letter that leave only on request. The same switches say what a hook gets and what the outbox keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Include {
+    /// The framework's account of the last failure.
+    pub traceback: bool,
+    /// The error of every recorded attempt.
+    pub history: bool,
+    /// The job's arguments.
+    pub payload: bool,
+}
+
+impl Include {
+    /// What either wants.
+    pub fn or(self, other: Include) -> Include {
+        Include {
+            traceback: self.traceback || other.traceback,
+            history: self.history || other.history,
+            payload: self.payload || other.payload,
+        }
+    }
+}
+
+fn text(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+impl JobDead {
+    /// The event's data for a letter. `deaths` and `retries` are 0 until the ledger fills them in.
+    pub fn of(source: &str, letter: &DeadLetter, include: Include) -> JobDead {
+        use base64::Engine as _;
+        JobDead {
+            source: source.to_owned(),
+            entry_id: letter.entry_id.clone(),
+            job_id: text(&letter.job_id),
+            task: text(&letter.task),
+            queue: text(&letter.queue),
+            reason: text(letter.reason.as_str()),
+            error: ErrorText { kind: text(&letter.error.kind), message: text(&letter.error.message) },
+            attempts: letter.attempts,
+            deliveries: letter.deliveries,
+            history: letter.verdict.as_str().to_owned(),
+            group: letter.group.0.clone(),
+            enqueued_at: letter.enqueued_at.and_then(rfc3339),
+            died_at: rfc3339(letter.died_at),
+            deaths: 0,
+            retries: 0,
+            rule: None,
+            next_retry_at: None,
+            traceparent: letter.traceparent.clone(),
+            traceback: include.traceback.then(|| String::from_utf8_lossy(&letter.detail).into_owned()),
+            attempt_errors: include
+                .history
+                .then(|| letter.history.iter().map(|attempt| attempt.error.to_string()).collect()),
+            payload: include.payload.then(|| base64::engine::general_purpose::STANDARD.encode(&letter.payload)),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The `sexton` command.
+
+fn main() {}

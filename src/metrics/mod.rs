@@ -1,0 +1,221 @@
+//! Everything Sexton counts, and the text Prometheus scrapes.
+
+mod tasks;
+
+use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+
+use self::tasks::KnownNames;
+use crate::{ledger::Survey, letter::Reason};
+
+/// What became of a request to a hook, as a metric label from a closed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryOutcome {
+    /// The receiver took it.
+    Delivered,
+    /// It failed and will be tried again.
+    Retried,
+    /// It failed for too long, or what was to be sent is no longer there.
+    GivenUp,
+    /// The receiver said no for good, or the hook is switched off.
+    Rejected,
+}
+
+impl DeliveryOutcome {
+    /// All of them.
+    pub const ALL: [DeliveryOutcome; 4] =
+        [DeliveryOutcome::Delivered, DeliveryOutcome::Retried, DeliveryOutcome::GivenUp, DeliveryOutcome::Rejected];
+
+    /// The label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeliveryOutcome::Delivered => "delivered",
+            DeliveryOutcome::Retried => "retried",
+            DeliveryOutcome::GivenUp => "given_up",
+            DeliveryOutcome::Rejected => "rejected",
+        }
+    }
+}
+
+/// The process's metrics. Counters are this process's own and start at 0; gauges about a DLQ exist only while this
+/// replica leads its source.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    jobs_dead: IntCounterVec,
+    entries: IntGaugeVec,
+    level: IntGaugeVec,
+    oldest: IntGaugeVec,
+    added: IntCounterVec,
+    lag: IntGaugeVec,
+    unseen: IntCounterVec,
+    deliveries: IntCounterVec,
+    delivery_seconds: HistogramVec,
+    backlog: IntGaugeVec,
+    leader: IntGaugeVec,
+    up: IntGaugeVec,
+    tasks: KnownNames,
+    queues: KnownNames,
+}
+
+/// One metric as the documentation lists it: name, labels, meaning.
+pub const REFERENCE: &[(&str, &[&str], &str)] = &[
+    (
+        "sexton_jobs_dead_total",
+        &["source", "queue", "task", "reason", "death"],
+        "Deaths announced by this process; `death` is `first`, or `again` after a retry by Sexton",
+    ),
+    ("sexton_dlq_entries", &["source"], "Entries in the DLQ (leader only)"),
+    ("sexton_dlq_level", &["source"], "Entries in the DLQ plus retries without a verdict yet (leader only)"),
+    (
+        "sexton_dlq_oldest_timestamp_seconds",
+        &["source"],
+        "When the oldest entry was buried; absent while the DLQ is empty (leader only)",
+    ),
+    (
+        "sexton_dlq_added_total",
+        &["source"],
+        "Entries added to the DLQ while this process led, as the store counts them",
+    ),
+    ("sexton_ingest_lag_entries", &["source"], "Entries added but not read yet (leader only)"),
+    ("sexton_unseen_entries_total", &["source"], "Entries that left the DLQ before Sexton could read them"),
+    (
+        "sexton_hook_deliveries_total",
+        &["hook", "outcome"],
+        "Requests to hooks by outcome: `delivered`, `retried`, `given_up` or `rejected`",
+    ),
+    ("sexton_hook_delivery_duration_seconds", &["hook"], "How long requests to hooks took"),
+    ("sexton_hook_backlog", &["source", "hook"], "Events a hook has not been told of yet (leader only)"),
+    ("sexton_leader", &["source"], "1 if this replica leads the source, else 0"),
+    ("sexton_up", &["source"], "1 if the last operation on the source's store worked, else 0"),
+    ("sexton_build_info", &["version", "revision"], "Always 1"),
+];
+
+fn opts(name: &str) -> (Opts, &'static [&'static str]) {
+    let (_, labels, help) =
+        REFERENCE.iter().find(|(listed, ..)| *listed == name).expect("every metric stands in REFERENCE");
+    (Opts::new(name, *help), labels)
+}
+
+impl Metrics {
+    /// All metrics, with the known label sets at 0.
+    pub fn new(sources: &[&str], hooks: &[&str]) -> Metrics {
+        let registry = Registry::new();
+        let counter = |name: &str| {
+            let (opts, labels) = opts(name);
+            let counter = IntCounterVec::new(opts, labels).expect("REFERENCE holds valid names");
+            registry.register(Box::new(counter.clone())).expect("each metric is registered once");
+            counter
+        };
+        let gauge = |name: &str| {
+            let (opts, labels) = opts(name);
+            let gauge = IntGaugeVec::new(opts, labels).expect("REFERENCE holds valid names");
+            registry.register(Box::new(gauge.clone())).expect("each metric is registered once");
+            gauge
+        };
+        let (duration, labels) = opts("sexton_hook_delivery_duration_seconds");
+        let duration = HistogramOpts { common_opts: duration, buckets: vec![0.005, 0.025, 0.1, 0.5, 2.0, 10.0] };
+        let delivery_seconds = HistogramVec::new(duration, labels).expect("REFERENCE holds valid names");
+        registry.register(Box::new(delivery_seconds.clone())).expect("each metric is registered once");
+        gauge("sexton_build_info")
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), option_env!("SEXTON_REVISION").unwrap_or("unknown")])
+            .set(1);
+        let metrics = Metrics {
+            jobs_dead: counter("sexton_jobs_dead_total"),
+            entries: gauge("sexton_dlq_entries"),
+            level: gauge("sexton_dlq_level"),
+            oldest: gauge("sexton_dlq_oldest_timestamp_seconds"),
+            added: counter("sexton_dlq_added_total"),
+            lag: gauge("sexton_ingest_lag_entries"),
+            unseen: counter("sexton_unseen_entries_total"),
+            deliveries: counter("sexton_hook_deliveries_total"),
+            backlog: gauge("sexton_hook_backlog"),
+            leader: gauge("sexton_leader"),
+            up: gauge("sexton_up"),
+            tasks: KnownNames::default(),
+            queues: KnownNames::default(),
+            delivery_seconds,
+            registry,
+        };
+        for source in sources {
+            metrics.added.with_label_values(&[source]);
+            metrics.unseen.with_label_values(&[source]);
+            metrics.leader.with_label_values(&[source]).set(0);
+            metrics.up.with_label_values(&[source]).set(0);
+        }
+        for hook in hooks {
+            metrics.delivery_seconds.with_label_values(&[hook]);
+            for outcome in DeliveryOutcome::ALL {
+                metrics.deliveries.with_label_values(&[hook, outcome.as_str()]);
+            }
+        }
+        metrics
+    }
+
+    /// A job landed in the DLQ, and the ledger has it.
+    pub fn job_dead(&self, source: &str, queue: &str, task: &str, reason: &Reason, again: bool) {
+        let queue = self.queues.label(source, queue);
+        let task = self.tasks.label(source, task);
+        let death = if again { "again" } else { "first" };
+        self.jobs_dead.with_label_values(&[source, &queue, &task, reason.label(), death]).inc();
+    }
+
+    /// What the leader's survey found. `added` is how many entries came since the survey before.
+    pub fn surveyed(&self, source: &str, survey: &Survey, added: u64) {
+        self.entries.with_label_values(&[source]).set(gauge_value(survey.entries));
+        self.level.with_label_values(&[source]).set(gauge_value(survey.entries));
+        self.lag.with_label_values(&[source]).set(gauge_value(survey.lag));
+        self.added.with_label_values(&[source]).inc_by(added);
+        self.unseen.with_label_values(&[source]).inc_by(survey.unseen);
+        match survey.oldest {
+            Some(oldest) => self.oldest.with_label_values(&[source]).set(oldest.0.div_euclid(1000)),
+            None => drop(self.oldest.remove_label_values(&[source])),
+        }
+    }
+
+    /// One request to a hook, and how long it took.
+    pub fn delivery(&self, hook: &str, outcome: DeliveryOutcome, seconds: f64) {
+        self.delivery_seconds.with_label_values(&[hook]).observe(seconds);
+        self.not_sent(hook, outcome, 1);
+    }
+
+    /// Events settled without a request: given up, or rejected because the hook is switched off.
+    pub fn not_sent(&self, hook: &str, outcome: DeliveryOutcome, events: u64) {
+        self.deliveries.with_label_values(&[hook, outcome.as_str()]).inc_by(events);
+    }
+
+    /// Events a hook has not been told of yet, both lanes together.
+    pub fn backlog(&self, source: &str, hook: &str, events: u64) {
+        self.backlog.with_label_values(&[source, hook]).set(gauge_value(events));
+    }
+
+    /// Whether the last operation on the source's store worked.
+    pub fn up(&self, source: &str, up: bool) {
+        self.up.with_label_values(&[source]).set(i64::from(up));
+    }
+
+    /// This replica has begun to lead the source, or ceased to; with the lease go all gauges about its DLQ.
+    pub fn leads(&self, source: &str, leads: bool, hooks: &[&str]) {
+        self.leader.with_label_values(&[source]).set(i64::from(leads));
+        if leads {
+            return;
+        }
+        for gauge in [&self.entries, &self.level, &self.oldest, &self.lag] {
+            // An error only says that the gauge was not there.
+            let _ = gauge.remove_label_values(&[source]);
+        }
+        for hook in hooks {
+            let _ = self.backlog.remove_label_values(&[source, hook]);
+        }
+    }
+
+    /// The exposition, text format 0.0.4.
+    pub fn render(&self) -> String {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text).expect("writing to memory does not fail");
+        String::from_utf8(text).expect("the exposition is UTF-8")
+    }
+}
+
+fn gauge_value(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

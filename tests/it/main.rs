@@ -1,0 +1,3 @@
+//! Sexton against real stores and receivers: one binary, a private Redis for every test.
+
+mod support;
