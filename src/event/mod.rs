@@ -86,11 +86,7 @@ pub struct Event {
 impl Event {
     /// The kind of event, which follows from its data.
     pub fn kind(&self) -> EventType {
-        match self.data {
-            EventData::JobDead(_) => EventType::JobDead,
-            EventData::Digest(_) => EventType::DlqDigest,
-            EventData::HookTest(_) => EventType::HookTest,
-        }
+        self.data.kind()
     }
 }
 
@@ -107,6 +103,15 @@ pub enum EventData {
 }
 
 impl EventData {
+    /// The kind of event this is the data of.
+    pub fn kind(&self) -> EventType {
+        match self {
+            EventData::JobDead(_) => EventType::JobDead,
+            EventData::Digest(_) => EventType::DlqDigest,
+            EventData::HookTest(_) => EventType::HookTest,
+        }
+    }
+
     /// Reads the `data` of an event of this kind as the outbox stores it.
     pub fn from_json(kind: EventType, json: &str) -> Result<EventData, serde_json::Error> {
         Ok(match kind {

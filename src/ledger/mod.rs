@@ -124,6 +124,8 @@ pub struct Batch {
     pub letters: Vec<DeadLetter>,
     /// The cursor after this batch.
     pub cursor: Cursor,
+    /// What the entries weigh: bytes of all their names and values.
+    pub bytes: usize,
     /// True if the read came back short, so nothing more was there at that moment.
     pub caught_up: bool,
 }
@@ -138,7 +140,7 @@ pub struct Commit<'a> {
     /// One for each letter, in order.
     pub deaths: Vec<Death>,
     /// Set while existing entries are being read.
-    pub existing: Option<ExistingStep<'a>>,
+    pub existing: Option<ExistingStep>,
 }
 
 /// One death in a commit.
@@ -154,11 +156,11 @@ pub struct Death {
 
 /// Progress through the existing entries.
 #[derive(Clone, Debug)]
-pub enum ExistingStep<'a> {
+pub enum ExistingStep {
     /// More to come; remember the tally.
-    Counting(&'a Tally),
-    /// That was the last; append this digest to the outbox.
-    Done(Box<EventData>),
+    Counting(Box<Tally>),
+    /// That was the last; append this digest to the outbox, if there was anything to count.
+    Done(Option<Box<EventData>>),
 }
 
 /// What a commit found out about each of its deaths, in order.
@@ -282,6 +284,9 @@ pub trait Ledger: Send + Sync {
     /// Finds where to read on, repairs what a loss of data broke, and remembers it.
     async fn attach(&self, lease: &Lease, options: AttachOptions) -> Result<Attached>;
 
+    /// Whether an entry lies behind a cursor, in the order of reading.
+    fn is_after(&self, entry_id: &str, cursor: &Cursor) -> bool;
+
     /// Reads up to `max` entries after `after`, waiting up to `block` for the first one.
     async fn read(&self, after: &Cursor, max: usize, block: Option<Duration>) -> Result<Batch>;
 
@@ -304,8 +309,8 @@ pub trait Ledger: Send + Sync {
     /// Where the lane's outbox ends now.
     async fn outbox_end(&self, lane: Lane) -> Result<OutboxId>;
 
-    /// Removes the events of a lane before `keep_from`; returns how many.
-    async fn outbox_trim(&self, lease: &Lease, lane: Lane, keep_from: OutboxId) -> Result<u64>;
+    /// Removes events of a lane before `keep_from`, all or about `at_most` of the oldest; returns how many.
+    async fn outbox_trim(&self, lease: &Lease, lane: Lane, keep_from: OutboxId, at_most: Option<u64>) -> Result<u64>;
 
     /// Appends an event by hand, without a lease (`sexton hooks test`).
     async fn append(&self, data: &EventData) -> Result<OutboxId>;

@@ -2,8 +2,16 @@
 //!
 //! Loops do not know each other; they meet in the ledger.
 
+mod ingest;
+mod renew;
 mod runner;
+mod survey;
+mod trim;
 mod trouble;
 
+pub use ingest::{Ingest, IngestOptions};
+pub use renew::Renew;
 pub use runner::{Ended, Next, Step, run};
+pub use survey::Survey;
+pub use trim::Trim;
 pub use trouble::Trouble;

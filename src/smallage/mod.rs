@@ -1,1 +1,19 @@
-//! (being built)
+//! smallage: a DLQ that is a Redis stream, and the ledger beside it.
+//!
+//! All that is particular to smallage and to Redis is in this folder: the names of keys, how a record is read, and the
+//! scripts. The framework's own keys are only ever read here.
+
+mod connection;
+mod ingest;
+mod keys;
+mod lease;
+mod look;
+mod outbox;
+mod record;
+mod reply;
+mod store;
+mod trouble;
+
+pub use keys::Keys;
+pub use record::decode;
+pub use store::{Smallage, open};

@@ -1,0 +1,93 @@
+//! The sidecar: everything wired together, from a checked configuration to a clean stop.
+
+mod source;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{config::Config, http, metrics::Metrics, smallage};
+
+/// How long answers under way on the HTTP port get to end.
+const PORT_GRACE: Duration = Duration::from_secs(1);
+
+/// What a caller may want besides the configuration.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Is told the address that the HTTP port is bound to.
+    pub announce: Option<oneshot::Sender<SocketAddr>>,
+}
+
+/// Runs until `stop` is cancelled and everything has come to rest. An error means that Sexton could not start, or that
+/// a part of it died; trouble with a store or a hook never is one.
+pub async fn run(config: Config, options: Options, stop: CancellationToken) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(&config.http.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} (http.listen)", config.http.listen))?;
+    let address = listener.local_addr().context("the listening socket has no address")?;
+    if let Some(announce) = options.announce {
+        // Nobody waiting for it is no trouble.
+        let _ = announce.send(address);
+    }
+    let metrics = Arc::new(Metrics::new(
+        &config.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(),
+        &config.hooks.iter().map(|hook| hook.name.as_str()).collect::<Vec<_>>(),
+    ));
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %address,
+        sources = config.sources.len(),
+        hooks = config.hooks.len(),
+        "sexton is up"
+    );
+
+    // The port closes last, so that probes and scrapes are answered while the rest comes to rest.
+    let close_port = CancellationToken::new();
+    let mut port = tokio::spawn(http::serve(listener, Arc::clone(&metrics), close_port.clone()));
+
+    let config = Arc::new(config);
+    let holder = holder();
+    let mut watches = JoinSet::new();
+    for source in &config.sources {
+        let ledger = smallage::open(source);
+        let watch = source::Watch::new(ledger, Arc::clone(&config), Arc::clone(&metrics), holder.clone(), stop.clone());
+        watches.spawn(watch.run());
+    }
+    let mut outcome = Ok(());
+    loop {
+        tokio::select! {
+            ended = watches.join_next() => match ended {
+                None => break,
+                Some(ended) => {
+                    let ended = ended.context("a source's watch died").and_then(|ended| ended);
+                    if outcome.is_ok() && (ended.is_err() || !stop.is_cancelled()) {
+                        outcome = ended.and_then(|()| bail!("a source's watch ended before it was told to"));
+                        // One part gone means the whole goes, so that whoever supervises us starts it anew.
+                        stop.cancel();
+                    }
+                }
+            },
+            ended = &mut port, if !port.is_finished() => {
+                outcome = ended.context("the HTTP server died").and_then(|()| bail!("the HTTP server ended early"));
+                stop.cancel();
+            }
+        }
+    }
+    close_port.cancel();
+    if !port.is_finished() {
+        // A client that holds its connection open must not hold up the end.
+        let _ = tokio::time::timeout(PORT_GRACE, &mut port).await;
+        port.abort();
+    }
+    tracing::info!("sexton has stopped");
+    outcome
+}
+
+/// Who we are in a lease: host, process, and a random part, because a container's process is always number 1.
+fn holder() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-' || *c == '.').collect();
+    format!("{}/{}/{:08x}", if host.is_empty() { "sexton" } else { &host }, std::process::id(), fastrand::u32(..))
+}

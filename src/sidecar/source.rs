@@ -1,0 +1,256 @@
+//! One source: standing by for its lease, and leading while it is ours.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::{Config, HookConfig},
+    event::{Include, Lane},
+    hook::Client,
+    ledger::{AttachOptions, Attached, Lease, Ledger, Loss, StoreError, TryLease},
+    loops::{self, Deliver, Ended, Ingest, IngestOptions, Renew, Step, Survey, Trim, Trouble},
+    metrics::Metrics,
+};
+
+/// How often a standby looks at the lease, at most. Short enough that a clean stop hands over within a second.
+const LOOK_EVERY: Duration = Duration::from_millis(700);
+/// What requests in flight get to end by themselves when Sexton is told to stop.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long giving the lease up may take; a store that does not answer lets it run out.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One replica's part in one source.
+pub(super) struct Watch {
+    ledger: Arc<dyn Ledger>,
+    config: Arc<Config>,
+    metrics: Arc<Metrics>,
+    holder: String,
+    stop: CancellationToken,
+    known_epoch: u64,
+    has_led: bool,
+}
+
+impl Watch {
+    pub(super) fn new(
+        ledger: Arc<dyn Ledger>,
+        config: Arc<Config>,
+        metrics: Arc<Metrics>,
+        holder: String,
+        stop: CancellationToken,
+    ) -> Watch {
+        Watch { ledger, config, metrics, holder, stop, known_epoch: 0, has_led: false }
+    }
+
+    /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        while let Some(lease) = self.stand_by().await {
+            self.metrics.leads(self.ledger.name(), true, &self.hook_names());
+            let ended = self.lead(&lease).await;
+            self.metrics.leads(self.ledger.name(), false, &self.hook_names());
+            ended?;
+        }
+        Ok(())
+    }
+
+    fn hook_names(&self) -> Vec<&str> {
+        self.config.hooks.iter().map(|hook| hook.name.as_str()).collect()
+    }
+
+    /// Waits for the lease; `None` once told to stop.
+    async fn stand_by(&mut self) -> Option<Lease> {
+        let source = self.ledger.name().to_owned();
+        let mut trouble = Trouble::new(&source, "standby");
+        let mut leader: Option<Lease> = None;
+        let look_every = LOOK_EVERY.min(self.config.lease_ttl / 4);
+        while !self.stop.is_cancelled() {
+            match self.try_for_lease().await {
+                Ok(TryLease::Acquired(lease)) => {
+                    self.known_epoch = lease.epoch;
+                    self.metrics.up(&source, true);
+                    trouble.over();
+                    return Some(lease);
+                }
+                Ok(TryLease::Held { by, epoch }) => {
+                    self.known_epoch = self.known_epoch.max(epoch);
+                    self.metrics.up(&source, true);
+                    trouble.over();
+                    let now = Lease { epoch, holder: by };
+                    if leader.as_ref() != Some(&now) {
+                        tracing::info!(source, leader = now.holder, epoch, "standing by");
+                        leader = Some(now);
+                    }
+                }
+                Err(error) => {
+                    self.metrics.up(&source, false);
+                    trouble.failed(&error);
+                }
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                () = tokio::time::sleep(look_every.mul_f64(0.8 + 0.4 * fastrand::f64())) => {}
+            }
+        }
+        None
+    }
+
+    /// A look costs one read; only a free lease is tried for.
+    async fn try_for_lease(&self) -> Result<TryLease, StoreError> {
+        match self.ledger.leader().await? {
+            Some(lease) if lease.holder != self.holder => Ok(TryLease::Held { by: lease.holder, epoch: lease.epoch }),
+            _ => self.ledger.try_lease(&self.holder, self.config.lease_ttl, self.known_epoch).await,
+        }
+    }
+
+    /// Leads until told to stop, or until the lease is lost.
+    async fn lead(&mut self, lease: &Lease) -> anyhow::Result<()> {
+        let source = self.ledger.name().to_owned();
+        tracing::info!(source, epoch = lease.epoch, "leading");
+        let keep = CancellationToken::new();
+        let renew = Renew::new(
+            Arc::clone(&self.ledger),
+            lease.clone(),
+            Arc::clone(&self.metrics),
+            self.config.lease_ttl,
+        );
+        let mut renewal = JoinSet::new();
+        renewal.spawn({
+            let (source, keep) = (source.clone(), keep.clone());
+            async move { loops::run(&source, Box::new(renew), keep).await }
+        });
+
+        let term = CancellationToken::new();
+        let mut work = JoinSet::new();
+        let ended = tokio::select! {
+            attached = self.attach(lease) => match attached {
+                Ok(attached) => {
+                    self.spawn_loops(&mut work, &term, lease, attached)?;
+                    tokio::select! {
+                        () = self.stop.cancelled() => Ended::Stopped,
+                        ended = first(&mut work) => ended?,
+                        ended = first(&mut renewal) => ended?,
+                    }
+                }
+                Err(StoreError::Fenced) => Ended::Fenced,
+                Err(_) => Ended::Stopped,
+            },
+            ended = first(&mut renewal) => ended?,
+        };
+        term.cancel();
+        match ended {
+            Ended::Fenced => {
+                tracing::warn!(source, epoch = lease.epoch, "the lease is lost; standing by");
+                work.shutdown().await;
+            }
+            Ended::Stopped | Ended::Moved => {
+                let rest = async {
+                    while let Some(ended) = work.join_next().await {
+                        ended.context("a loop died while it came to rest")?;
+                    }
+                    anyhow::Ok(())
+                };
+                if let Ok(rest) = tokio::time::timeout(GRACE * 2, rest).await {
+                    rest?;
+                }
+                work.shutdown().await;
+                let _ = tokio::time::timeout(RELEASE_TIMEOUT, self.ledger.release(lease)).await;
+                tracing::info!(source, epoch = lease.epoch, "the lease is given up");
+            }
+        }
+        keep.cancel();
+        renewal.shutdown().await;
+        Ok(())
+    }
+
+    /// Attaches, for as long as it takes.
+    async fn attach(&mut self, lease: &Lease) -> Result<Attached, StoreError> {
+        let source = self.ledger.name().to_owned();
+        let options =
+            AttachOptions { announce_existing: self.config.announce_existing, seen_before: self.has_led };
+        let mut trouble = Trouble::new(&source, "attach");
+        let attached = loop {
+            match self.ledger.attach(lease, options).await {
+                Ok(attached) => break attached,
+                Err(StoreError::Fenced) => return Err(StoreError::Fenced),
+                Err(error) => trouble.failed(&error),
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return Err(StoreError::Moved),
+                () = tokio::time::sleep(LOOK_EVERY.mul_f64(0.5 + fastrand::f64())) => {}
+            }
+        };
+        trouble.over();
+        self.has_led = true;
+        match attached.loss {
+            Some(Loss::Ledger) => tracing::warn!(
+                source,
+                "the store has lost the ledger; going on from what exists, everything in the DLQ counts as new"
+            ),
+            Some(Loss::CursorAhead) => tracing::warn!(
+                source,
+                "the DLQ ends before the last entry read: the store has lost data; going on from what exists"
+            ),
+            None => {}
+        }
+        if attached.existing.is_some() {
+            tracing::info!(source, "first visit: entries already in the DLQ are counted, not announced one by one");
+        }
+        Ok(attached)
+    }
+
+    fn spawn_loops(
+        &self,
+        work: &mut JoinSet<Ended>,
+        term: &CancellationToken,
+        lease: &Lease,
+        attached: Attached,
+    ) -> anyhow::Result<()> {
+        let source = self.ledger.name();
+        let hooks: Vec<&HookConfig> = self
+            .config
+            .hooks
+            .iter()
+            .filter(|hook| hook.matcher.source.as_ref().is_none_or(|sources| sources.is_match(source)))
+            .collect();
+        let (ledger, metrics) = (|| Arc::clone(&self.ledger), || Arc::clone(&self.metrics));
+        let mut steps: Vec<Box<dyn Step>> = Vec::new();
+        for hook in &hooks {
+            let client = Client::new(hook).with_context(|| format!("hook {}", hook.name))?;
+            for lane in Lane::ALL {
+                steps.push(Box::new(Deliver::new(
+                    ledger(),
+                    lease.clone(),
+                    metrics(),
+                    (*hook).clone(),
+                    client.clone(),
+                    lane,
+                    self.config.outbox.cap,
+                    GRACE,
+                )));
+            }
+        }
+        let include = hooks.iter().fold(Include::default(), |all, hook| all.or(hook.include));
+        let options = IngestOptions { include, outbox_cap: self.config.outbox.cap };
+        let names = hooks.iter().map(|hook| hook.name.clone()).collect();
+        let every = self.config.sample_every;
+        steps.push(Box::new(Ingest::new(ledger(), lease.clone(), metrics(), options, attached)));
+        steps.push(Box::new(Survey::new(ledger(), lease.clone(), metrics(), every)));
+        steps.push(Box::new(Trim::new(ledger(), lease.clone(), names, self.config.outbox, every)));
+        for step in steps {
+            let (source, term) = (source.to_owned(), term.clone());
+            work.spawn(async move { loops::run(&source, step, term).await });
+        }
+        Ok(())
+    }
+}
+
+/// How the first of these loops ended. A panic in one is an error.
+async fn first(loops: &mut JoinSet<Ended>) -> anyhow::Result<Ended> {
+    match loops.join_next().await {
+        Some(ended) => ended.context("a loop died"),
+        // Nothing was running: wait for whatever else ends the term.
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,246 @@
+//! Connections to Redis: one for commands, one for the blocking read, both made anew when they break.
+//!
+//! However many callers want a connection, there is one try at a time, and the pauses between failed tries grow.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionInfo, IntoConnectionInfo, Pipeline, TlsCertificates,
+    Value,
+    aio::{ConnectionLike as _, MultiplexedConnection},
+    io::tcp::{TcpSettings, socket2::TcpKeepalive},
+};
+use tokio::sync::Mutex;
+
+use super::trouble::sort_error;
+use crate::{
+    clock::monotonic,
+    config::{SecretSource, SmallageConfig},
+    ledger::{Result, StoreError},
+};
+
+/// A TCP or TLS connection must stand within this.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A command that does not block must be answered within this.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after the first failed try to connect; doubled for each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between tries to connect.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A peer that is silent for this long is asked whether it is still there.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
+/// Data that a peer does not acknowledge for this long means that it has vanished.
+const USER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// One connection to Redis that comes back by itself.
+#[derive(Debug)]
+pub(super) struct Connection {
+    config: Arc<SmallageConfig>,
+    response_timeout: Duration,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    open: Option<MultiplexedConnection>,
+    /// Counts connections, so that only the failure of the current one closes it.
+    generation: u64,
+    failed: Option<Failed>,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+struct Failed {
+    error: StoreError,
+    next_try: Instant,
+    pause: Duration,
+}
+
+impl Connection {
+    /// A connection for commands that are answered at once.
+    pub(super) fn for_commands(config: Arc<SmallageConfig>) -> Connection {
+        Connection { config, response_timeout: RESPONSE_TIMEOUT, slot: Mutex::default() }
+    }
+
+    /// A connection for reads that block up to `block`.
+    pub(super) fn for_blocking(config: Arc<SmallageConfig>, block: Duration) -> Connection {
+        Connection { config, response_timeout: block * 2 + RESPONSE_TIMEOUT, slot: Mutex::default() }
+    }
+
+    /// Runs one command.
+    pub(super) async fn run(&self, command: &Cmd) -> Result<Value> {
+        let (mut connection, generation) = self.open().await?;
+        match connection.req_packed_command(command).await {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.failed(generation, &error).await),
+        }
+    }
+
+    /// Runs several commands in one go, without a transaction; one answer for each.
+    pub(super) async fn run_all(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        let (mut connection, generation) = self.open().await?;
+        match commands.query_async(&mut connection).await {
+            Ok(values) => Ok(values),
+            Err(error) => Err(self.failed(generation, &error).await),
+        }
+    }
+
+    /// Runs a script by its digest, and by its text where the server does not know it (a restart, SCRIPT FLUSH).
+    pub(super) async fn run_script(&self, script: &Script, keys: &[&str], args: &[Arg<'_>]) -> Result<Value> {
+        let (mut connection, generation) = self.open().await?;
+        let answer = connection.req_packed_command(&script.call("EVALSHA", &script.digest, keys, args)).await;
+        let answer = match answer {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                connection.req_packed_command(&script.call("EVAL", script.text, keys, args)).await
+            }
+            answer => answer,
+        };
+        match answer {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.failed(generation, &error).await),
+        }
+    }
+
+    /// Forgets the connection: its state is not known any more (a blocking read was abandoned).
+    pub(super) async fn close(&self) {
+        self.slot.lock().await.open = None;
+    }
+
+    async fn open(&self) -> Result<(MultiplexedConnection, u64)> {
+        let mut slot = self.slot.lock().await;
+        if let Some(open) = &slot.open {
+            return Ok((open.clone(), slot.generation));
+        }
+        if let Some(failed) = &slot.failed
+            && monotonic() < failed.next_try
+        {
+            return Err(failed.error.clone());
+        }
+        match self.connect().await {
+            Ok(connection) => {
+                slot.open = Some(connection.clone());
+                slot.generation += 1;
+                slot.failed = None;
+                Ok((connection, slot.generation))
+            }
+            Err(error) => {
+                let pause = slot.failed.as_ref().map_or(FIRST_PAUSE, |failed| (failed.pause * 2).min(LONGEST_PAUSE));
+                let next_try = monotonic() + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+                slot.failed = Some(Failed { error: error.clone(), next_try, pause });
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection> {
+        let client = client(&self.config)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(self.response_timeout));
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| sort_error(&error).0)
+    }
+
+    async fn failed(&self, generation: u64, error: &redis::RedisError) -> StoreError {
+        let (sorted, keep) = sort_error(error);
+        if !keep {
+            let mut slot = self.slot.lock().await;
+            if slot.generation == generation {
+                slot.open = None;
+            }
+        }
+        sorted
+    }
+}
+
+/// A client for the configuration as it is now: secrets in files are read anew.
+fn client(config: &SmallageConfig) -> Result<Client> {
+    let denied = |error: &dyn std::fmt::Display| StoreError::Denied(error.to_string());
+    let secret = |source: &SecretSource| source.read().map_err(|error| denied(&error));
+    let url = secret(&config.url)?;
+    // The library's errors about a URL may quote it, and it may hold a password.
+    let info: ConnectionInfo = url
+        .reveal()
+        .into_connection_info()
+        .map_err(|error| denied(&format!("the Redis URL is not valid ({})", error.category())))?;
+    let mut settings = info.redis_settings().clone().set_lib_name("sexton", env!("CARGO_PKG_VERSION"));
+    if let Some(username) = &config.username {
+        settings = settings.set_username(username);
+    }
+    if let Some(password) = &config.password {
+        settings = settings.set_password(secret(password)?.reveal());
+    }
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(
+            TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_AFTER / 3).with_retries(3),
+        )
+        .set_user_timeout(USER_TIMEOUT);
+    let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+    let Some(tls) = &config.tls else {
+        return Client::open(info).map_err(|error| sort_error(&error).0);
+    };
+    let pem = |path: &std::path::Path| {
+        std::fs::read(path).map_err(|error| denied(&format!("cannot read {}: {error}", path.display())))
+    };
+    let client_tls = match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: pem(cert)?, client_key: pem(key)? }),
+        _ => None,
+    };
+    let root_cert = tls.ca.as_deref().map(pem).transpose()?;
+    Client::build_with_tls(info, TlsCertificates { client_tls, root_cert }).map_err(|error| sort_error(&error).0)
+}
+
+/// A Lua script and the digest that Redis knows it by.
+#[derive(Debug)]
+pub(super) struct Script {
+    text: &'static str,
+    digest: String,
+}
+
+impl Script {
+    /// For a script's text.
+    pub(super) fn new(text: &'static str) -> Script {
+        Script { text, digest: redis::Script::new(text).get_hash().to_owned() }
+    }
+
+    fn call(&self, command: &'static str, body: &str, keys: &[&str], args: &[Arg<'_>]) -> Cmd {
+        let bytes = keys.iter().map(|key| key.len()).chain(args.iter().map(Arg::len)).sum::<usize>();
+        let mut cmd = Cmd::with_capacity(3 + keys.len() + args.len(), bytes + body.len() + 32);
+        cmd.arg(command).arg(body).arg(keys.len());
+        for key in keys {
+            cmd.arg(*key);
+        }
+        for arg in args {
+            match arg {
+                Arg::Text(text) => cmd.arg(*text),
+                Arg::Int(number) => cmd.arg(*number),
+            };
+        }
+        cmd
+    }
+}
+
+/// An argument of a script.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arg<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A whole number.
+    Int(i64),
+}
+
+impl Arg<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Arg::Text(text) => text.len(),
+            Arg::Int(_) => 20,
+        }
+    }
+}

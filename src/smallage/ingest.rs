@@ -1,0 +1,199 @@
+//! Reading the DLQ in order and committing what was read.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use redis::cmd;
+
+use super::{
+    Smallage,
+    connection::Arg,
+    record,
+    reply::{self, Reply},
+    store::{LONGEST_BLOCK, REMEMBER_JOBS},
+};
+use crate::{
+    clock::millis,
+    event::{Lane, Tally},
+    ledger::{
+        AttachOptions, Attached, Batch, Commit, Committed, Cursor, Existing, ExistingStep, JobCounts, Lease, Loss,
+        Result, StoreError, Survey,
+    },
+    letter::Millis,
+};
+
+/// How `deaths` and `retries` stand in an event until the commit's script fills them in.
+const HOLE: &str = r#""deaths":0,"retries":0"#;
+/// What of the hole belongs in front of the first number.
+const HOLE_HEAD: &str = r#""deaths":"#;
+
+impl Smallage {
+    pub(super) async fn attach_dlq(&self, lease: &Lease, options: AttachOptions) -> Result<Attached> {
+        let flag = |set: bool| Arg::Text(if set { "1" } else { "0" });
+        let new_uid = format!("{:08x}", fastrand::u32(..));
+        let answer = self
+            .commands
+            .run_script(
+                &self.scripts.attach,
+                &[&self.keys.lease(), &self.keys.state(), &self.keys.dlq()],
+                &[
+                    Arg::Text(&lease.token()),
+                    flag(options.announce_existing),
+                    flag(options.seen_before),
+                    Arg::Text(&new_uid),
+                ],
+            )
+            .await?;
+        let mut reply = Reply::of_script(answer)?;
+        self.set_uid(reply.text()?);
+        let cursor = Cursor(reply.text()?);
+        let (until, tally, loss) = (reply.text()?, reply.text()?, reply.text()?);
+        let existing = (!until.is_empty()).then(|| Existing {
+            until: Cursor(until),
+            // A tally that this build cannot read begins anew: the count is then too low, but nothing is lost.
+            tally: serde_json::from_str::<Tally>(&tally).unwrap_or_default(),
+        });
+        let loss = match loss.as_str() {
+            "ledger" => Some(Loss::Ledger),
+            "cursor" => Some(Loss::CursorAhead),
+            _ => None,
+        };
+        Ok(Attached { cursor, existing, loss })
+    }
+
+    pub(super) async fn read_dlq(&self, after: &Cursor, max: usize, block: Option<Duration>) -> Result<Batch> {
+        let mut command = cmd("XREAD");
+        command.arg("COUNT").arg(max);
+        if let Some(block) = block {
+            // BLOCK 0 would wait for ever.
+            command.arg("BLOCK").arg(millis(block.min(LONGEST_BLOCK)).max(1));
+        }
+        command.arg("STREAMS").arg(self.keys.dlq()).arg(&after.0);
+        // A read that was abandoned while it blocked is still under way on its connection.
+        if self.reading.swap(true, Ordering::Relaxed) {
+            self.reads.close().await;
+        }
+        let answer = self.reads.run(&command).await;
+        self.reading.store(false, Ordering::Relaxed);
+        let entries = reply::read_entries(answer?)?;
+        let caught_up = entries.len() < max;
+        let cursor = entries.last().map_or_else(|| after.clone(), |(id, _)| Cursor(id.clone()));
+        let mut bytes = 0;
+        let letters = entries
+            .into_iter()
+            .map(|(id, fields)| {
+                bytes += fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+                record::decode(&self.keys, &id, fields)
+            })
+            .collect();
+        Ok(Batch { letters, cursor, bytes, caught_up })
+    }
+
+    pub(super) async fn commit_batch(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed> {
+        let Commit { from, to, deaths, existing } = commit;
+        let token = lease.token();
+        let (lease_key, state, outbox) = (self.keys.lease(), self.keys.state(), self.keys.outbox(Lane::Deaths));
+        let job_keys: Vec<String> =
+            deaths.iter().filter(|death| !death.job_id.is_empty()).map(|death| self.keys.job(&death.job_id)).collect();
+        let events: Vec<Option<String>> =
+            deaths.iter().map(|death| death.event.as_deref().map(to_json).transpose()).collect::<Result<_>>()?;
+        let (step, step_data, step_at) = match existing {
+            None => ("", String::new(), 0),
+            Some(ExistingStep::Counting(tally)) => ("counting", to_json(&*tally)?, 0),
+            Some(ExistingStep::Done(None)) => ("done", String::new(), 0),
+            Some(ExistingStep::Done(Some(digest))) => ("done", to_json(&*digest)?, self.clock.now().0),
+        };
+        let mut keys: Vec<&str> = vec![&lease_key, &state, &outbox];
+        keys.extend(job_keys.iter().map(String::as_str));
+        let mut args = vec![
+            Arg::Text(&token),
+            Arg::Text(&from.0),
+            Arg::Text(&to.0),
+            Arg::Int(millis(REMEMBER_JOBS)),
+            Arg::Text(step),
+            Arg::Text(&step_data),
+            Arg::Int(step_at),
+        ];
+        for (death, event) in deaths.iter().zip(&events) {
+            let (head, tail) = event.as_deref().map_or(("", ""), split_at_hole);
+            args.extend([
+                Arg::Text(if death.job_id.is_empty() { "0" } else { "1" }),
+                Arg::Int(death.at.0),
+                Arg::Text(head),
+                Arg::Text(tail),
+            ]);
+        }
+        let answer = self.commands.run_script(&self.scripts.commit, &keys, &args).await?;
+        let mut reply = Reply::of_script(answer)?;
+        let outbox_len = reply.number()?;
+        let mut jobs: Vec<JobCounts> =
+            deaths.iter().map(|death| JobCounts { deaths: u32::from(!death.job_id.is_empty()), retries: 0 }).collect();
+        while reply.len() >= 3 {
+            let (index, deaths, retries) = (reply.number()?, reply.number()?, reply.number()?);
+            if let Some(job) = usize::try_from(index).ok().and_then(|index| jobs.get_mut(index)) {
+                *job = JobCounts { deaths: count(deaths), retries: count(retries) };
+            }
+        }
+        if step == "done" || events.iter().any(Option::is_some) {
+            self.outbox_grew();
+        }
+        Ok(Committed { jobs, outbox_len })
+    }
+
+    pub(super) async fn survey_dlq(&self, lease: &Lease) -> Result<Survey> {
+        let answer = self
+            .commands
+            .run_script(
+                &self.scripts.survey,
+                &[&self.keys.lease(), &self.keys.state(), &self.keys.dlq()],
+                &[Arg::Text(&lease.token())],
+            )
+            .await?;
+        let mut reply = Reply::of_script(answer)?;
+        self.clock.set(reply.time()?);
+        let (entries, added, first) = (reply.number()?, reply.number()?, reply.text()?);
+        Ok(Survey { entries, oldest: id_time(&first), added, lag: reply.number()?, unseen: reply.number()? })
+    }
+}
+
+/// The time in a stream id.
+pub(super) fn id_time(id: &str) -> Option<Millis> {
+    id.split('-').next()?.parse().ok().map(Millis)
+}
+
+pub(super) fn count(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::Unexpected(format!("cannot write JSON: {error}")))
+}
+
+/// The event's JSON around the values of `deaths` and `retries`. Quotes inside a text are escaped in JSON, so the hole
+/// cannot be found anywhere but where it is.
+fn split_at_hole(json: &str) -> (&str, &str) {
+    match json.rfind(HOLE) {
+        Some(at) => (&json[..at + HOLE_HEAD.len()], &json[at + HOLE.len()..]),
+        None => (json, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{ErrorText, JobDead};
+
+    #[test]
+    fn the_counts_go_where_they_belong_whatever_the_texts_say() {
+        let event = JobDead {
+            error: ErrorText { kind: Some(HOLE.to_owned()), message: Some(format!("{HOLE},")) },
+            traceparent: Some(HOLE.to_owned()),
+            attempt_errors: Some(vec![HOLE.to_owned()]),
+            ..JobDead::default()
+        };
+        let json = to_json(&event).unwrap();
+        let (head, tail) = split_at_hole(&json);
+        let filled = format!(r#"{head}7,"retries":2{tail}"#);
+        let back: JobDead = serde_json::from_str(&filled).unwrap();
+        assert_eq!(back, JobDead { deaths: 7, retries: 2, ..event });
+    }
+}

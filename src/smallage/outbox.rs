@@ -1,0 +1,146 @@
+//! The outbox lanes of a smallage source, and what the delivery lanes have saved.
+
+use redis::cmd;
+
+use super::{
+    Smallage,
+    connection::Arg,
+    ingest::to_json,
+    reply::{self, Reply, StreamEntry},
+    store::REMEMBER_LANES,
+};
+use crate::{
+    clock::millis,
+    event::{Event, EventData, EventType, Lane},
+    ledger::{Lease, OutboxId, OutboxPage, Posted, Result, SavedLane, StoreError},
+    letter::Millis,
+};
+
+impl Smallage {
+    pub(super) async fn read_outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
+        let command = cmd("XRANGE")
+            .arg(self.keys.outbox(lane))
+            .arg(format!("({after}"))
+            .arg("+")
+            .arg("COUNT")
+            .arg(max)
+            .to_owned();
+        let entries = reply::entries(self.commands.run(&command).await?)?;
+        let uid = self.known_uid().await?;
+        let mut page = OutboxPage::default();
+        for entry in entries {
+            page.last = entry.0.parse().ok().or(page.last);
+            match posted(&uid, lane, entry) {
+                Some(posted) => page.events.push(posted),
+                None => page.unreadable += 1,
+            }
+        }
+        Ok(page)
+    }
+
+    pub(super) async fn get_from_outbox(&self, lane: Lane, id: OutboxId) -> Result<Option<Posted>> {
+        let id = id.to_string();
+        let answer = self.commands.run(cmd("XRANGE").arg(self.keys.outbox(lane)).arg(&id).arg(&id)).await?;
+        let uid = self.known_uid().await?;
+        Ok(reply::entries(answer)?.into_iter().next().and_then(|entry| posted(&uid, lane, entry)))
+    }
+
+    pub(super) async fn count_outbox(&self, lane: Lane) -> Result<u64> {
+        let answer = self.commands.run(cmd("XLEN").arg(self.keys.outbox(lane))).await?;
+        Ok(reply::number(&answer).unwrap_or(0))
+    }
+
+    pub(super) async fn end_of_outbox(&self, lane: Lane) -> Result<OutboxId> {
+        let command = cmd("XREVRANGE").arg(self.keys.outbox(lane)).arg("+").arg("-").arg("COUNT").arg(1).to_owned();
+        let entries = reply::entries(self.commands.run(&command).await?)?;
+        Ok(entries.first().and_then(|(id, _)| id.parse().ok()).unwrap_or_default())
+    }
+
+    pub(super) async fn trim_outbox(
+        &self,
+        lease: &Lease,
+        lane: Lane,
+        keep_from: OutboxId,
+        at_most: Option<u64>,
+    ) -> Result<u64> {
+        let limit = at_most.map(|limit| limit.to_string()).unwrap_or_default();
+        let answer = self
+            .commands
+            .run_script(
+                &self.scripts.trim,
+                &[&self.keys.lease(), &self.keys.outbox(lane)],
+                &[Arg::Text(&lease.token()), Arg::Text(&keep_from.to_string()), Arg::Text(&limit)],
+            )
+            .await?;
+        Reply::of_script(answer)?.number()
+    }
+
+    pub(super) async fn append_to_outbox(&self, data: &EventData) -> Result<OutboxId> {
+        let kind = data.kind();
+        // The time is the id's, which Redis gives.
+        let command = cmd("XADD")
+            .arg(self.keys.outbox(kind.lane()))
+            .arg("*")
+            .arg("type")
+            .arg(kind.as_str())
+            .arg("data")
+            .arg(to_json(data)?)
+            .to_owned();
+        let id = reply::text(&self.commands.run(&command).await?).unwrap_or_default();
+        self.outbox_grew();
+        id.parse().map_err(|_| StoreError::Unexpected(format!("XADD answered {id:?}")))
+    }
+
+    pub(super) async fn load_lane_state(&self, hook: &str, lane: Lane) -> Result<Option<SavedLane>> {
+        let command = cmd("HMGET").arg(self.keys.hook(hook, lane)).arg("revision").arg("state").to_owned();
+        let mut reply = Reply::array(self.commands.run(&command).await?)?;
+        let (revision, state) = (reply.next()?, reply.next()?);
+        Ok(reply::number(&revision).zip(reply::text(&state)).map(|(revision, state)| SavedLane { revision, state }))
+    }
+
+    pub(super) async fn save_lane_state(
+        &self,
+        token: &str,
+        hook: &str,
+        lane: Lane,
+        over: u64,
+        state: &str,
+    ) -> Result<u64> {
+        let answer = self
+            .commands
+            .run_script(
+                &self.scripts.save_lane,
+                &[&self.keys.lease(), &self.keys.hook(hook, lane)],
+                &[Arg::Text(token), Arg::Text(&over.to_string()), Arg::Text(state), Arg::Int(millis(REMEMBER_LANES))],
+            )
+            .await?;
+        Reply::of_script(answer)?.number()
+    }
+
+    /// The ledger's id: told at attach, else asked for once.
+    async fn known_uid(&self) -> Result<String> {
+        let known = self.uid();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let answer = self.commands.run(cmd("HGET").arg(self.keys.state()).arg("uid")).await?;
+        let uid = reply::text(&answer).unwrap_or_default();
+        self.set_uid(uid.clone());
+        Ok(uid)
+    }
+}
+
+/// The event in an outbox entry; `None` if this build cannot read it.
+fn posted(uid: &str, lane: Lane, (id, fields): StreamEntry) -> Option<Posted> {
+    let field = |name: &str| {
+        let (_, value) = fields.iter().find(|(known, _)| known == name.as_bytes())?;
+        std::str::from_utf8(value).ok()
+    };
+    let id: OutboxId = id.parse().ok()?;
+    let kind = EventType::parse(field("type")?)?;
+    let data = EventData::from_json(kind, field("data")?).ok()?;
+    let at = field("at").and_then(|at| at.parse().ok()).unwrap_or_else(|| i64::try_from(id.ms).unwrap_or(i64::MAX));
+    // One letter for the lane, because the two outboxes count on their own.
+    let lane = &lane.as_str()[..1];
+    Some(Posted { id, event: Event { id: format!("msg_{uid}_{lane}{id}"), at: Millis(at), data } })
+}

@@ -1,0 +1,30 @@
+-- Looks at the DLQ and at how far it has been read, and settles what was taken away unread.
+-- KEYS  1 lease  2 state  3 DLQ
+-- ARGV  1 token
+-- Gives {'OK', seconds, microseconds, length, entries-added, id of the first entry or '', entries not read yet,
+--       entries found to have gone unread} or {'FENCED'}
+-- One step, because a count of what is unread only holds at the moment the cursor is compared with the DLQ.
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return {'FENCED'}
+end
+local time = redis.call('TIME')
+if redis.call('EXISTS', KEYS[3]) == 0 then
+  return {'OK', time[1], time[2], 0, 0, '', 0, 0}
+end
+local dlq = {}
+local info = redis.call('XINFO', 'STREAM', KEYS[3])
+for i = 1, #info, 2 do
+  dlq[info[i]] = info[i + 1]
+end
+local added = dlq['entries-added']
+local first = dlq['first-entry'] and dlq['first-entry'][1] or ''
+local read = redis.call('HMGET', KEYS[2], 'cursor', 'seen')
+local seen = tonumber(read[2] or '0') or 0
+local lag, unseen = math.max(added - seen, 0), 0
+local unread = added ~= seen and read[1] and redis.call('XRANGE', KEYS[3], '(' .. read[1], '+', 'COUNT', 1)
+if unread and #unread == 0 then
+  -- Everything there is has been read: the rest was taken away before, or the store counts anew after a restore.
+  unseen, lag = lag, 0
+  redis.call('HSET', KEYS[2], 'seen', string.format('%.0f', added))
+end
+return {'OK', time[1], time[2], dlq['length'], added, first, lag, unseen}

@@ -1,0 +1,209 @@
+//! The smallage source as the ledger's contract wants it.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock, atomic::AtomicBool},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::{
+    Keys,
+    connection::{Connection, Script},
+};
+use crate::{
+    clock::StoreClock,
+    config::{SmallageConfig, SourceConfig, SourceKind},
+    event::{EventData, Lane},
+    ledger::{
+        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
+        OutboxPage, Overview, Posted, RawLetter, Result, SavedLane, Survey, TryLease,
+    },
+};
+
+/// How long a job is remembered after its last death.
+pub(super) const REMEMBER_JOBS: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a lane is remembered that nobody saves any more (its hook is gone from the configuration).
+pub(super) const REMEMBER_LANES: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest a read of the DLQ may block.
+pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(5);
+
+/// One smallage namespace. Opening does no IO; connections are made when first needed.
+#[derive(Debug)]
+pub struct Smallage {
+    name: String,
+    pub(super) keys: Keys,
+    pub(super) commands: Connection,
+    pub(super) reads: Connection,
+    /// A read is under way on `reads`, or was abandoned there.
+    pub(super) reading: AtomicBool,
+    pub(super) scripts: Scripts,
+    pub(super) clock: StoreClock,
+    /// The ledger's own id, part of every `webhook-id`; empty until first asked for.
+    uid: RwLock<String>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) acquire: Script,
+    pub(super) renew: Script,
+    pub(super) release: Script,
+    pub(super) attach: Script,
+    pub(super) commit: Script,
+    pub(super) survey: Script,
+    pub(super) trim: Script,
+    pub(super) save_lane: Script,
+}
+
+/// Opens a source, whatever its kind.
+pub fn open(source: &SourceConfig) -> Arc<dyn Ledger> {
+    match &source.kind {
+        SourceKind::Smallage(config) => Arc::new(Smallage::new(&source.name, config.clone())),
+    }
+}
+
+impl Smallage {
+    /// The namespace that `config` names, as the source `name`.
+    pub fn new(name: &str, config: SmallageConfig) -> Smallage {
+        let keys = Keys::new(&config.namespace);
+        let config = Arc::new(config);
+        Smallage {
+            name: name.to_owned(),
+            keys,
+            commands: Connection::for_commands(Arc::clone(&config)),
+            reads: Connection::for_blocking(config, LONGEST_BLOCK),
+            reading: AtomicBool::new(false),
+            scripts: Scripts {
+                acquire: Script::new(include_str!("scripts/lease_acquire.lua")),
+                renew: Script::new(include_str!("scripts/lease_renew.lua")),
+                release: Script::new(include_str!("scripts/lease_release.lua")),
+                attach: Script::new(include_str!("scripts/attach.lua")),
+                commit: Script::new(include_str!("scripts/commit.lua")),
+                survey: Script::new(include_str!("scripts/survey.lua")),
+                trim: Script::new(include_str!("scripts/outbox_trim.lua")),
+                save_lane: Script::new(include_str!("scripts/lane_save.lua")),
+            },
+            clock: StoreClock::default(),
+            uid: RwLock::default(),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn uid(&self) -> String {
+        self.uid.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_uid(&self, uid: String) {
+        *self.uid.write().unwrap_or_else(PoisonError::into_inner) = uid;
+    }
+
+    pub(super) fn outbox_grew(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+#[async_trait]
+impl Ledger for Smallage {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &StoreClock {
+        &self.clock
+    }
+
+    fn outbox_changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    async fn try_lease(&self, holder: &str, ttl: Duration, known_epoch: u64) -> Result<TryLease> {
+        self.acquire_lease(holder, ttl, known_epoch).await
+    }
+
+    async fn leader(&self) -> Result<Option<Lease>> {
+        self.current_lease().await
+    }
+
+    async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<()> {
+        self.renew_lease(lease, ttl).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<()> {
+        self.release_lease(lease).await
+    }
+
+    async fn attach(&self, lease: &Lease, options: AttachOptions) -> Result<Attached> {
+        self.attach_dlq(lease, options).await
+    }
+
+    fn is_after(&self, entry_id: &str, cursor: &Cursor) -> bool {
+        let position = |id: &str| id.parse::<OutboxId>().unwrap_or_default();
+        position(entry_id) > position(&cursor.0)
+    }
+
+    async fn read(&self, after: &Cursor, max: usize, block: Option<Duration>) -> Result<Batch> {
+        self.read_dlq(after, max, block).await
+    }
+
+    async fn commit(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed> {
+        self.commit_batch(lease, commit).await
+    }
+
+    async fn survey(&self, lease: &Lease) -> Result<Survey> {
+        self.survey_dlq(lease).await
+    }
+
+    async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
+        self.read_outbox(lane, after, max).await
+    }
+
+    async fn outbox_get(&self, lane: Lane, id: OutboxId) -> Result<Option<Posted>> {
+        self.get_from_outbox(lane, id).await
+    }
+
+    async fn outbox_len(&self, lane: Lane) -> Result<u64> {
+        self.count_outbox(lane).await
+    }
+
+    async fn outbox_end(&self, lane: Lane) -> Result<OutboxId> {
+        self.end_of_outbox(lane).await
+    }
+
+    async fn outbox_trim(&self, lease: &Lease, lane: Lane, keep_from: OutboxId, at_most: Option<u64>) -> Result<u64> {
+        self.trim_outbox(lease, lane, keep_from, at_most).await
+    }
+
+    async fn append(&self, data: &EventData) -> Result<OutboxId> {
+        self.append_to_outbox(data).await
+    }
+
+    async fn load_lane(&self, hook: &str, lane: Lane) -> Result<Option<SavedLane>> {
+        self.load_lane_state(hook, lane).await
+    }
+
+    async fn save_lane(&self, lease: &Lease, hook: &str, lane: Lane, over: u64, state: &str) -> Result<u64> {
+        self.save_lane_state(&lease.token(), hook, lane, over, state).await
+    }
+
+    async fn edit_lane(&self, hook: &str, lane: Lane, over: u64, state: &str) -> Result<u64> {
+        self.save_lane_state("", hook, lane, over, state).await
+    }
+
+    async fn overview(&self) -> Result<Overview> {
+        self.look_over().await
+    }
+
+    async fn entry(&self, entry_id: &str) -> Result<Option<RawLetter>> {
+        self.one_entry(entry_id).await
+    }
+
+    async fn page(&self, before: Option<&str>, max: usize) -> Result<DlqPage> {
+        self.page_of_dlq(before, max).await
+    }
+
+    async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>> {
+        self.job_counts(job_ids).await
+    }
+}
