@@ -1,3 +1,4 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 
+mod fixtures;
 mod support;
