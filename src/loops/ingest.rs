@@ -122,8 +122,8 @@ impl Ingest {
         let done = old < batch.letters.len() || batch.caught_up || batch.cursor == existing.until;
         let announced = batch.letters.len() - old;
         if done {
-            let digest = (tally.count() > 0)
-                .then(|| Box::new(EventData::Digest(Box::new(tally.digest(source, "existing")))));
+            let digest =
+                (tally.count() > 0).then(|| Box::new(EventData::Digest(Box::new(tally.digest(source, "existing")))));
             Plan { deaths, step: Some(ExistingStep::Done(digest)), existing_after: None, announced }
         } else {
             let step = Some(ExistingStep::Counting(Box::new(tally.clone())));

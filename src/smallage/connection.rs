@@ -77,7 +77,7 @@ impl Connection {
     /// Runs one command.
     pub(super) async fn run(&self, command: &Cmd) -> Result<Value> {
         let (mut connection, generation) = self.open().await?;
-        match connection.req_packed_command(command).await {
+        match ask(&mut connection, command).await {
             Ok(value) => Ok(value),
             Err(error) => Err(self.failed(generation, &error).await),
         }
@@ -95,10 +95,10 @@ impl Connection {
     /// Runs a script by its digest, and by its text where the server does not know it (a restart, SCRIPT FLUSH).
     pub(super) async fn run_script(&self, script: &Script, keys: &[&str], args: &[Arg<'_>]) -> Result<Value> {
         let (mut connection, generation) = self.open().await?;
-        let answer = connection.req_packed_command(&script.call("EVALSHA", &script.digest, keys, args)).await;
+        let answer = ask(&mut connection, &script.call("EVALSHA", &script.digest, keys, args)).await;
         let answer = match answer {
             Err(error) if error.code() == Some("NOSCRIPT") => {
-                connection.req_packed_command(&script.call("EVAL", script.text, keys, args)).await
+                ask(&mut connection, &script.call("EVAL", script.text, keys, args)).await
             }
             answer => answer,
         };
@@ -156,6 +156,14 @@ impl Connection {
             }
         }
         sorted
+    }
+}
+
+/// One command and its answer. Nothing we ask for has errors inside its answer, so only the whole is looked at.
+async fn ask(connection: &mut MultiplexedConnection, command: &Cmd) -> redis::RedisResult<Value> {
+    match connection.req_packed_command(command).await? {
+        Value::ServerError(error) => Err(error.into()),
+        value => Ok(value),
     }
 }
 

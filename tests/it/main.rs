@@ -1,4 +1,5 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 
 mod fixtures;
+mod ledger;
 mod support;
