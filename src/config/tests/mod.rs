@@ -47,13 +47,13 @@ fn with_source(rest: &str) -> String {
     format!("sources: [{{ name: orders, smallage: {{ url: \"redis://db\" }} }}]\n{rest}")
 }
 
-/// A configuration with one hook, whose name and URL are in line 3.
+/// A configuration with two hooks; the keys given are the second one's and begin in line 6.
 fn with_hook(keys: &str) -> String {
     let keys: String = keys.lines().map(|line| format!("    {line}\n")).collect();
     with_source(&format!("hooks:\n  - {{ name: first, url: \"http://h\" }}\n  - name: a\n    url: http://h/in\n{keys}"))
 }
 
-/// The one hook of `with_hook`.
+/// The second hook of `with_hook`.
 fn hook(keys: &str) -> HookConfig {
     config(&with_hook(keys)).hooks.pop().unwrap()
 }
