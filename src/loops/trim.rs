@@ -5,6 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Next, Step};
@@ -16,8 +17,8 @@ use crate::{
     ledger::{Lease, Ledger, OutboxId, StoreError},
 };
 
-/// How often to look while room is short.
-const HURRIED: Duration = Duration::from_millis(50);
+/// The shortest time between two looks, however fast the outbox grows.
+const AT_LEAST: Duration = Duration::from_millis(50);
 
 /// The trim loop of one term.
 pub struct Trim {
@@ -26,10 +27,13 @@ pub struct Trim {
     hooks: Vec<String>,
     outbox: OutboxConfig,
     every: Duration,
+    changes: watch::Receiver<u64>,
+    /// Room was short when last looked at.
+    short: bool,
 }
 
 impl Trim {
-    /// For the outbox that these hooks read.
+    /// For the outbox that these hooks read; looked at when it grows, and every `every`.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         lease: Lease,
@@ -37,7 +41,8 @@ impl Trim {
         outbox: OutboxConfig,
         every: Duration,
     ) -> Trim {
-        Trim { ledger, lease, hooks, outbox, every }
+        let changes = ledger.outbox_changes();
+        Trim { ledger, lease, hooks, outbox, every, changes, short: false }
     }
 
     /// The first event of a lane that some hook still needs; `None` if none needs any.
@@ -79,11 +84,18 @@ impl Step for Trim {
         "trim"
     }
 
-    async fn step(&mut self, _stop: &CancellationToken) -> Result<Next, StoreError> {
-        let mut short = false;
-        for lane in Lane::ALL {
-            short |= self.trim(lane).await?;
+    async fn step(&mut self, stop: &CancellationToken) -> Result<Next, StoreError> {
+        if !self.short {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(Next::Again),
+                _ = self.changes.changed() => {}
+                () = tokio::time::sleep(self.every) => {}
+            }
         }
-        Ok(Next::After(if short { HURRIED } else { self.every }))
+        self.short = false;
+        for lane in Lane::ALL {
+            self.short |= self.trim(lane).await?;
+        }
+        Ok(Next::After(AT_LEAST))
     }
 }

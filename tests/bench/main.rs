@@ -58,7 +58,7 @@ fn main() {
         }
     });
     let mut table = Table::new();
-    table.load_preset(ASCII_MARKDOWN).set_header(["what", "measured", "bare loop", "result", "wanted", "reached"]);
+    table.load_style(ASCII_MARKDOWN).set_header(["what", "measured", "bare loop", "result", "wanted", "reached"]);
     for figure in &figures {
         let reached = if figure.reached { "yes" } else { "NO" };
         table.add_row([&figure.what, &figure.measured, &figure.bare, &figure.result, figure.wanted, reached]);
