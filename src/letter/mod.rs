@@ -6,9 +6,11 @@ mod error;
 mod group;
 mod history;
 
-pub use error::ErrorInfo;
-pub use group::Group;
-pub use history::{Attempt, Verdict};
+pub(crate) use error::bounded_text;
+pub use error::{Account, ErrorInfo};
+pub(crate) use group::hex;
+pub use group::{Group, normalise};
+pub use history::{Attempt, Verdict, conclude};
 
 /// A point in time: milliseconds since the Unix epoch, by the store's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,11 +9,12 @@ mod keys;
 mod lease;
 mod look;
 mod outbox;
-mod record;
+pub mod record;
+#[cfg(test)]
+mod records;
 mod reply;
 mod store;
 mod trouble;
 
-pub use keys::Keys;
-pub use record::decode;
+pub use keys::{Keys, NamespaceError};
 pub use store::{Smallage, open};

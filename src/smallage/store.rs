@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{
-    Keys,
+    Keys, NamespaceError,
     connection::{Connection, Script},
 };
 use crate::{
@@ -57,19 +57,19 @@ pub(super) struct Scripts {
     pub(super) save_lane: Script,
 }
 
-/// Opens a source, whatever its kind.
-pub fn open(source: &SourceConfig) -> Arc<dyn Ledger> {
+/// Opens a source, whatever its kind. Does no IO.
+pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn Ledger>, NamespaceError> {
     match &source.kind {
-        SourceKind::Smallage(config) => Arc::new(Smallage::new(&source.name, config.clone())),
+        SourceKind::Smallage(config) => Ok(Arc::new(Smallage::new(&source.name, config.clone())?)),
     }
 }
 
 impl Smallage {
     /// The namespace that `config` names, as the source `name`.
-    pub fn new(name: &str, config: SmallageConfig) -> Smallage {
-        let keys = Keys::new(&config.namespace);
+    pub fn new(name: &str, config: SmallageConfig) -> std::result::Result<Smallage, NamespaceError> {
+        let keys = Keys::new(&config.namespace)?;
         let config = Arc::new(config);
-        Smallage {
+        Ok(Smallage {
             name: name.to_owned(),
             keys,
             commands: Connection::for_commands(Arc::clone(&config)),
@@ -88,7 +88,7 @@ impl Smallage {
             clock: StoreClock::default(),
             uid: RwLock::default(),
             changes: watch::Sender::new(0),
-        }
+        })
     }
 
     pub(super) fn uid(&self) -> String {

@@ -92,7 +92,7 @@ async fn ingest(redis: &Redis, con: &mut MultiplexedConnection, last: &Cursor, a
     let url = SecretSource::Inline(Secret::new(redis.url()));
     let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
     let source = SourceConfig { name: "bench".to_owned(), kind: SourceKind::Smallage(config) };
-    let ledger: Arc<dyn Ledger> = smallage::open(&source);
+    let ledger: Arc<dyn Ledger> = smallage::open(&source).expect("the namespace is good");
     let TryLease::Acquired(lease) =
         ledger.try_lease("bench", Duration::from_secs(600), 0).await.expect("Redis is there")
     else {

@@ -26,7 +26,7 @@ const TTL: Duration = Duration::from_secs(30);
 pub(crate) fn ledger(redis: &Redis) -> Arc<dyn Ledger> {
     let url = SecretSource::Inline(Secret::new(redis.url()));
     let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
-    smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config) })
+    smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config) }).unwrap()
 }
 
 async fn lease(ledger: &dyn Ledger) -> Lease {
