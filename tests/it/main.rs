@@ -3,3 +3,4 @@
 mod fixtures;
 mod ledger;
 mod support;
+mod worker;
