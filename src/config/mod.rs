@@ -3,8 +3,25 @@
 //! `read` turns files and flags into it, or into every problem at once. Nothing is opened or connected here but the
 //! configuration's own files.
 
+mod document;
+mod env;
+mod field;
+mod hook;
+mod matching;
+mod origin;
+mod problem;
+mod read;
 mod secret;
+mod shape;
+mod source;
+#[cfg(test)]
+mod tests;
+mod url;
+mod value;
 
+pub use env::{Env, ProcessEnv};
+pub use problem::{Position, Problem, Problems};
+pub use read::{read, read_text};
 pub use secret::{Secret, SecretError, SecretSource};
 
 use std::{path::PathBuf, time::Duration};
@@ -12,6 +29,10 @@ use std::{path::PathBuf, time::Duration};
 use regex::Regex;
 
 use crate::{event::Include, rule::Matcher};
+
+/// Every key with its default and its meaning: a configuration that can be read as it stands. A line that begins with a
+/// single `#` is a setting that is not given; prose begins with `##`.
+pub const REFERENCE: &str = include_str!("reference.yaml");
 
 /// A whole configuration.
 #[derive(Clone, Debug)]

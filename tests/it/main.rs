@@ -1,6 +1,8 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 
+mod faults;
 mod fixtures;
 mod ledger;
+mod replicas;
 mod support;
 mod worker;

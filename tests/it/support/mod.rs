@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test file uses every part of it")]
 
 pub(crate) mod graveyard;
+pub(crate) mod ledger;
 pub(crate) mod process;
 pub(crate) mod redis;
 

@@ -1,0 +1,247 @@
+//! Reads `hooks:`.
+
+use std::{fmt::Write as _, time::Duration};
+
+use base64::Engine as _;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Format, HookConfig, Rate, Secret, SecretSource,
+    document::{Node, Value},
+    field::{Field, Section},
+    matching,
+    origin::{self, Origin, Reading},
+    problem::{Problems, nearest_or_all},
+    shape,
+    source::Names,
+    url, value,
+};
+use crate::{event::Include, rule::Matcher};
+
+/// Every event there is, later versions' included.
+pub(super) const EVENTS: [&str; 9] = [
+    "job.dead",
+    "job.retried",
+    "job.recovered",
+    "job.exhausted",
+    "dlq.digest",
+    "dlq.purged",
+    "alert.firing",
+    "alert.resolved",
+    "hook.test",
+];
+const DEFAULT_EVENTS: [&str; 4] = ["job.dead", "job.exhausted", "alert.*", "dlq.*"];
+const DEFAULT_RATE: Rate = Rate::Limited { events: 60, per: Duration::from_secs(60) };
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+const MAX_TIMEOUT: Duration = Duration::from_secs(2 * 60);
+const MAX_GIVE_UP_AFTER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Headers that Sexton or the HTTP client sets itself.
+const RESERVED_HEADERS: [&str; 6] =
+    ["content-type", "content-length", "host", "connection", "transfer-encoding", "x-flexiq-signature"];
+/// Bytes of a Standard Webhooks secret.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// The hooks that can be read. `sources` are the names of all sources, where these are known.
+pub(super) fn hooks(field: Field<'_>, sources: Option<&[String]>, reading: &mut Reading) -> Vec<HookConfig> {
+    let items = field.list(&mut reading.problems).unwrap_or_default();
+    let mut names = Names::new("hook");
+    items.into_iter().filter_map(|item| hook(item, &mut names, sources, reading)).collect()
+}
+
+fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading: &mut Reading) -> Option<HookConfig> {
+    let section = field.section(&shape::HOOK, &mut reading.problems)?;
+    let name = names.take(&section, &mut reading.problems);
+    let url = hook_url(&section, reading);
+    let format = match section.get("format") {
+        None => Some(Format::Standard),
+        Some(field) => {
+            let known = Format::ALL.map(|format| (format.as_str(), format));
+            field.choice("formats", &known, &mut reading.problems)
+        }
+    };
+    let secrets = secrets(&section, format, reading);
+    let problems = &mut reading.problems;
+    let (timeout, give_up_after) = times(&section, problems);
+    let matcher = section.get("match").and_then(|field| matching::matcher(field, sources, problems));
+    Some(HookConfig {
+        name: name?,
+        url: url?,
+        format: format?,
+        secrets,
+        events: events(&section, problems),
+        matcher: matcher.unwrap_or_else(Matcher::default),
+        headers: section.get("headers").map(|field| headers(field, problems)).unwrap_or_default(),
+        rate: section.get("rate").and_then(|field| rate(field, problems)).unwrap_or(DEFAULT_RATE),
+        timeout,
+        give_up_after,
+        include: section.get("include").map(|field| include(field, problems)).unwrap_or_default(),
+        redact: section.get("redact").map(|field| redact(field, problems)).unwrap_or_default(),
+        fingerprint: fingerprint(field.node),
+    })
+}
+
+fn hook_url(section: &Section<'_>, reading: &mut Reading) -> Option<SecretSource> {
+    if section.get("url").is_none() && section.get("url_file").is_none() {
+        reading.problems.add(section.at, "\"url\" is missing in a hook", "give \"url\" or \"url_file\"");
+    }
+    let url = origin::one(section, "url", "url_file", reading)?;
+    if let Err(wrong) = url::http(url.now.reveal()) {
+        reading.problems.add(url.field.at(), format!("this URL {}", wrong.why), wrong.help);
+    }
+    Some(url.source)
+}
+
+fn secrets(section: &Section<'_>, format: Option<Format>, reading: &mut Reading) -> Vec<SecretSource> {
+    let given = section.get("secret").or(section.get("secret_file"));
+    if let (Some(Format::Slack), Some(field)) = (format, given) {
+        let message = format!("{:?} is given, but nothing signs in the format slack", field.key);
+        reading.problems.add(field.key_at, message, "remove it: a Slack webhook's URL is its secret");
+        return Vec::new();
+    }
+    let origins = origin::several(section, "secret", "secret_file", reading);
+    if matches!(format, Some(Format::Standard | Format::CloudEvents)) {
+        for origin in &origins {
+            check_secret(origin, &mut reading.problems);
+        }
+    }
+    origins.into_iter().map(|origin| origin.source).collect()
+}
+
+fn check_secret(origin: &Origin<'_>, problems: &mut Problems) {
+    let text = origin.now.reveal();
+    let key = text.strip_prefix("whsec_").unwrap_or(text);
+    let why = match base64::engine::general_purpose::STANDARD.decode(key) {
+        Err(_) => "is not base64".to_owned(),
+        Ok(bytes) if !SECRET_BYTES.contains(&bytes.len()) => {
+            let (min, max) = (SECRET_BYTES.start(), SECRET_BYTES.end());
+            format!("has {} bytes instead of {min} to {max}", bytes.len())
+        }
+        Ok(_) => return,
+    };
+    let message = format!("the signing secret of {:?} {why}", origin.field.key);
+    problems.add(origin.field.at(), message, "make one with: openssl rand -base64 32");
+}
+
+fn events(section: &Section<'_>, problems: &mut Problems) -> Vec<String> {
+    let Some(field) = section.get("events") else {
+        return DEFAULT_EVENTS.map(str::to_owned).to_vec();
+    };
+    let mut events = Vec::new();
+    for field in field.one_or_more(problems) {
+        let Some(glob) = matching::glob(field, problems) else { continue };
+        let matcher = glob.compile_matcher();
+        if !EVENTS.iter().any(|event| matcher.is_match(event)) {
+            let message = format!("{} matches no event", field.shown());
+            problems.add(field.at(), message, nearest_or_all(glob.glob(), &EVENTS, "events"));
+        }
+        events.push(glob.glob().to_owned());
+    }
+    events
+}
+
+fn times(section: &Section<'_>, problems: &mut Problems) -> (Duration, Duration) {
+    let timeout = section
+        .get("timeout")
+        .and_then(|field| field.duration(MIN_TIMEOUT, MAX_TIMEOUT, problems))
+        .unwrap_or(DEFAULT_TIMEOUT);
+    let give_up_after = section
+        .get("give_up_after")
+        .and_then(|field| field.duration(timeout, MAX_GIVE_UP_AFTER, problems))
+        .unwrap_or(DEFAULT_GIVE_UP_AFTER);
+    (timeout, give_up_after)
+}
+
+fn headers(field: Field<'_>, problems: &mut Problems) -> Vec<(String, Secret)> {
+    let mut headers: Vec<(String, Secret)> = Vec::new();
+    for (key, node) in field.entries("write each as Name: value", problems).unwrap_or_default() {
+        let name = key.text.as_str();
+        let lower = name.to_ascii_lowercase();
+        if !value::is_header_name(name) {
+            let message = format!("{} cannot be the name of a header", value::quoted(name));
+            problems.add(key.at, message, "use letters, digits and -");
+        } else if RESERVED_HEADERS.contains(&lower.as_str()) || lower.starts_with("webhook-") {
+            problems.add(key.at, format!("the header {name:?} is set by Sexton itself"), "remove it");
+        } else if headers.iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name)) {
+            problems.add(key.at, format!("the header {name:?} is given twice"), "keep one of them");
+        }
+        let field = Field { key: &key.text, key_at: key.at, node };
+        let Some(text) = field.any_text(problems) else { continue };
+        if !value::is_header_value(text) {
+            let message = format!("the value of the header {name:?} holds a character that no header can");
+            problems.add(field.at(), message, "use printable ASCII on one line");
+        }
+        headers.push((name.to_owned(), Secret::new(text)));
+    }
+    headers
+}
+
+fn rate(field: Field<'_>, problems: &mut Problems) -> Option<Rate> {
+    field.parsed("a rate", "write it like 10/s, 60/m, 1000/h or unlimited", problems, value::rate)
+}
+
+fn include(field: Field<'_>, problems: &mut Problems) -> Include {
+    let parts = [
+        ("traceback", Include { traceback: true, ..Include::default() }),
+        ("history", Include { history: true, ..Include::default() }),
+        ("payload", Include { payload: true, ..Include::default() }),
+    ];
+    let items = field.list(problems).unwrap_or_default();
+    items.into_iter().filter_map(|item| item.choice("parts", &parts, problems)).fold(Include::default(), Include::or)
+}
+
+fn redact(field: Field<'_>, problems: &mut Problems) -> Vec<regex::Regex> {
+    let mut patterns = Vec::new();
+    for item in field.list(problems).unwrap_or_default() {
+        let Some(regex) = matching::regex(item, problems) else { continue };
+        if regex.is_match("") {
+            let help = "an expression for what must not leave, such as '\\b\\d{13,16}\\b'";
+            problems.add(item.at(), "\"redact\" holds a regular expression that matches an empty text", help);
+        }
+        patterns.push(regex);
+    }
+    patterns
+}
+
+/// The same for the same values, however they are laid out and in whatever order the keys stand. Secrets count, but
+/// cannot be read from it.
+fn fingerprint(hook: &Node) -> String {
+    let mut hash = Sha256::new();
+    feed(hook, &mut hash);
+    hash.finalize().iter().take(8).fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// Every part is preceded by its kind and length, so that no two trees feed the same bytes.
+fn feed(node: &Node, hash: &mut Sha256) {
+    let mut head = |kind: u8, length: usize| {
+        hash.update([kind]);
+        hash.update(u64::try_from(length).unwrap_or(u64::MAX).to_be_bytes());
+    };
+    match &node.value {
+        Value::Nothing | Value::Broken => head(b'n', 0),
+        Value::Text(text) => {
+            head(b't', text.value.len());
+            hash.update(&text.value);
+        }
+        Value::List(items) => {
+            head(b'l', items.len());
+            for item in items {
+                feed(item, hash);
+            }
+        }
+        Value::Map(entries) => {
+            head(b'm', entries.len());
+            let mut sorted: Vec<_> = entries.iter().collect();
+            sorted.sort_by(|(a, _), (b, _)| a.text.cmp(&b.text));
+            for (key, node) in sorted {
+                hash.update(u64::try_from(key.text.len()).unwrap_or(u64::MAX).to_be_bytes());
+                hash.update(&key.text);
+                feed(node, hash);
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads `match:` into a [`Matcher`].
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::{
+    field::Field,
+    problem::{Problems, nearest_or_all},
+    shape, value,
+};
+use crate::rule::Matcher;
+
+/// Every reason a framework gives for burying a job.
+const REASONS: [&str; 5] = ["max_attempts", "max_deliveries", "unknown_task", "malformed", "shed"];
+
+/// The conditions of a `match:`. `sources` are the names of all sources, where these are known.
+pub(super) fn matcher(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> Option<Matcher> {
+    let section = field.section(&shape::MATCH, problems)?;
+    Some(Matcher {
+        source: section.get("source").map(|field| source_globs(field, sources, problems)),
+        queue: section.get("queue").map(|field| globs(field, problems)),
+        task: section.get("task").map(|field| globs(field, problems)),
+        reason: section.get("reason").map(|field| reasons(field, problems)),
+        error: section.get("error").and_then(|field| regex(field, problems)),
+        history: section.get("history").and_then(|field| history(field, problems)),
+        group: section.get("group").map(|field| groups(field, problems)),
+    })
+}
+
+/// A glob, or a problem.
+pub(super) fn glob(field: Field<'_>, problems: &mut Problems) -> Option<Glob> {
+    match Glob::new(field.text(problems)?) {
+        Ok(glob) => Some(glob),
+        Err(error) => {
+            let message = format!("{:?} holds a pattern that cannot be read: {}", field.key, error.kind());
+            problems.add(field.at(), message, "* stands for any text, ? for one character, {a,b} for either");
+            None
+        }
+    }
+}
+
+/// A regular expression, or a problem that says where it breaks.
+pub(super) fn regex(field: Field<'_>, problems: &mut Problems) -> Option<regex::Regex> {
+    match value::regex(field.text(problems)?) {
+        Ok(regex) => Some(regex),
+        Err(why) => {
+            let message = format!("{:?} holds a regular expression that cannot be used: {why}", field.key);
+            problems.add(
+                field.at(),
+                message,
+                "mend it there; put it in single quotes, and write $$ for $ before { or $",
+            );
+            None
+        }
+    }
+}
+
+fn globs(field: Field<'_>, problems: &mut Problems) -> GlobSet {
+    let fields = field.one_or_more(problems);
+    let globs: Vec<Glob> = fields.into_iter().filter_map(|field| glob(field, problems)).collect();
+    set(field, &globs, problems)
+}
+
+fn source_globs(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> GlobSet {
+    let mut globs = Vec::new();
+    for field in field.one_or_more(problems) {
+        let Some(glob) = glob(field, problems) else { continue };
+        let matcher = glob.compile_matcher();
+        if let Some(sources) = sources
+            && !sources.iter().any(|source| matcher.is_match(source))
+        {
+            let names: Vec<&str> = sources.iter().map(String::as_str).collect();
+            let message = format!("{} matches no source", field.shown());
+            problems.add(field.at(), message, nearest_or_all(glob.glob(), &names, "sources"));
+        }
+        globs.push(glob);
+    }
+    set(field, &globs, problems)
+}
+
+fn set(field: Field<'_>, globs: &[Glob], problems: &mut Problems) -> GlobSet {
+    let mut builder = GlobSetBuilder::new();
+    for glob in globs {
+        builder.add(glob.clone());
+    }
+    builder.build().unwrap_or_else(|_| {
+        problems.add(field.at(), format!("{:?} holds too many patterns", field.key), "use fewer or shorter ones");
+        GlobSet::empty()
+    })
+}
+
+fn reasons(field: Field<'_>, problems: &mut Problems) -> Vec<String> {
+    let known = REASONS.map(|reason| (reason, reason));
+    let fields = field.one_or_more(problems);
+    fields.into_iter().filter_map(|field| field.choice("reasons", &known, problems)).map(str::to_owned).collect()
+}
+
+fn history(field: Field<'_>, problems: &mut Problems) -> Option<String> {
+    let known = [("any", None), ("same", Some("same")), ("mixed", Some("mixed"))];
+    field.choice("values", &known, problems).flatten().map(str::to_owned)
+}
+
+fn groups(field: Field<'_>, problems: &mut Problems) -> Vec<String> {
+    let help = "give its 12 hexadecimal digits in lower case";
+    let fields = field.one_or_more(problems);
+    fields
+        .into_iter()
+        .filter_map(|field| {
+            field.parsed("a group", help, problems, |text| value::is_group(text).then(|| text.to_owned()))
+        })
+        .collect()
+}

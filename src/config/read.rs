@@ -1,0 +1,188 @@
+//! Reads a whole configuration: from a file, from a text, or from flags.
+//!
+//! Section by section, each in a function of its own; problems are gathered along the way.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{
+    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, SourceConfig,
+    document::{self, Node, Value},
+    env::Env,
+    field::{Field, Section},
+    hook,
+    origin::Reading,
+    problem::{Position, Problems},
+    shape, source, value,
+};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Config {
+    /// The configuration of `sexton run --smallage URL --namespace NS`: one source, named as its namespace, no hooks,
+    /// and a default for everything else. Nothing is expanded in the URL.
+    pub fn for_smallage(url: &str, namespace: &str) -> Result<Config, Problems> {
+        source::of_flags(url, namespace).map(|source| Config::with_defaults(vec![source]))
+    }
+
+    fn with_defaults(sources: Vec<SourceConfig>) -> Config {
+        Config {
+            sources,
+            hooks: Vec::new(),
+            http: HttpConfig { listen: "0.0.0.0:9640".to_owned() },
+            lease_ttl: Duration::from_secs(10),
+            sample_every: Duration::from_secs(5),
+            outbox: OutboxConfig { cap: 50_000, keep: DAY },
+            announce_existing: false,
+            log: LogConfig { format: LogFormat::Json, level: "info".to_owned() },
+        }
+    }
+}
+
+/// Reads the configuration in a file. Relative paths in it begin in its folder.
+pub fn read(path: &Path, env: &dyn Env) -> Result<Config, Problems> {
+    let name = path.display().to_string();
+    let mut problems = Problems::new(name.clone());
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let help = "name the file with -c, or start without one: --smallage URL";
+            problems.add_whole(format!("cannot read the configuration: {error}"), help);
+            return problems.none_or(None);
+        }
+    };
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => read_in(folder(path), &name, text, env),
+        Err(error) => {
+            let before = &bytes[..error.valid_up_to()];
+            let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+            let at = Position {
+                line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+                column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),
+            };
+            problems.add(at, "this is not UTF-8", "save the file as UTF-8");
+            problems.none_or(None)
+        }
+    }
+}
+
+/// Reads the configuration in a text, as if it were in a file with this name.
+pub fn read_text(name: &str, text: &str, env: &dyn Env) -> Result<Config, Problems> {
+    read_in(folder(Path::new(name)), name, text, env)
+}
+
+fn folder(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("")).to_owned()
+}
+
+fn read_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env) -> Result<Config, Problems> {
+    let mut reading = Reading { folder, problems: Problems::new(name) };
+    let root = document::parse(text, env, &mut reading.problems);
+    let config = match root.as_deref() {
+        None | Some(Node { value: Value::Nothing, .. }) => {
+            // Also after a problem that ended the reading: then that one stands for itself.
+            if reading.problems.iter().next().is_none() {
+                let help = "name at least one DLQ to watch under \"sources\"";
+                reading.problems.add_whole("the configuration is empty", help);
+            }
+            None
+        }
+        Some(root) => config(root, &mut reading),
+    };
+    reading.problems.none_or(config)
+}
+
+fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
+    let section = Field::root(root).section(&shape::ROOT, &mut reading.problems)?;
+    let sources = section
+        .need("sources", "name at least one DLQ to watch", &mut reading.problems)
+        .and_then(|field| source::sources(field, reading));
+    let names: Option<Vec<String>> =
+        sources.as_ref().map(|sources| sources.iter().map(|source| source.name.clone()).collect());
+
+    let mut config = Config::with_defaults(sources.unwrap_or_default());
+    if let Some(field) = section.get("hooks") {
+        config.hooks = hook::hooks(field, names.as_deref(), reading);
+    }
+    let problems = &mut reading.problems;
+    if let Some(flag) = section.get("announce_existing").and_then(|field| field.flag(problems)) {
+        config.announce_existing = flag;
+    }
+    if let Some(every) = section
+        .get("sample_every")
+        .and_then(|field| field.duration(Duration::from_millis(100), Duration::from_secs(5 * 60), problems))
+    {
+        config.sample_every = every;
+    }
+    if let Some(section) = section.get("http").and_then(|field| field.section(&shape::HTTP, problems)) {
+        http(&section, &mut config.http, problems);
+    }
+    if let Some(section) = section.get("lease").and_then(|field| field.section(&shape::LEASE, problems)) {
+        lease(&section, &mut config, problems);
+    }
+    if let Some(section) = section.get("outbox").and_then(|field| field.section(&shape::OUTBOX, problems)) {
+        outbox(&section, &mut config.outbox, problems);
+    }
+    if let Some(section) = section.get("log").and_then(|field| field.section(&shape::LOG, problems)) {
+        log(&section, &mut config.log, problems);
+    }
+    later(&section, problems);
+    Some(config)
+}
+
+fn http(section: &Section<'_>, http: &mut HttpConfig, problems: &mut Problems) {
+    let Some(field) = section.get("listen") else { return };
+    let help = "write it like 0.0.0.0:9640 (any IPv4 address), 127.0.0.1:9640 or [::]:9640";
+    let listen = field.parsed("an IP address and a port", help, problems, |text| text.parse::<SocketAddr>().ok());
+    if let Some(listen) = listen {
+        http.listen = listen.to_string();
+    }
+}
+
+fn lease(section: &Section<'_>, config: &mut Config, problems: &mut Problems) {
+    let (min, max) = (Duration::from_millis(500), Duration::from_secs(5 * 60));
+    if let Some(ttl) = section.get("ttl").and_then(|field| field.duration(min, max, problems)) {
+        config.lease_ttl = ttl;
+    }
+}
+
+fn outbox(section: &Section<'_>, outbox: &mut OutboxConfig, problems: &mut Problems) {
+    if let Some(cap) = section.get("cap").and_then(|field| field.number(100, 10_000_000, problems)) {
+        outbox.cap = cap;
+    }
+    if let Some(keep) = section.get("keep").and_then(|field| field.duration(Duration::ZERO, 30 * DAY, problems)) {
+        outbox.keep = keep;
+    }
+}
+
+fn log(section: &Section<'_>, log: &mut LogConfig, problems: &mut Problems) {
+    let formats = [("json", LogFormat::Json), ("text", LogFormat::Text)];
+    if let Some(format) = section.get("format").and_then(|field| field.choice("formats", &formats, problems)) {
+        log.format = format;
+    }
+    let Some(field) = section.get("level") else { return };
+    let Some(level) = field.text(problems) else { return };
+    match value::log_filter(level) {
+        Ok(()) => level.clone_into(&mut log.level),
+        Err(help) => field.wrong("a log level", &help, problems),
+    }
+}
+
+/// Sections that belong to a later version may stand there as long as they say nothing.
+fn later(section: &Section<'_>, problems: &mut Problems) {
+    for (key, empty) in [("rules", "[]"), ("retention", "{}")] {
+        let Some(field) = section.get(key) else { continue };
+        let says_nothing = match &field.node.value {
+            Value::List(items) => key == "rules" && items.is_empty(),
+            Value::Map(entries) => key == "retention" && entries.is_empty(),
+            _ => false,
+        };
+        if !says_nothing {
+            let message = format!("{key:?} is not available in this version");
+            problems.add(field.key_at, message, format!("remove it, or write {key}: {empty}"));
+        }
+    }
+}

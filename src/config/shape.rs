@@ -1,0 +1,67 @@
+//! Every key there is: the sections of the configuration and what may stand in each.
+//!
+//! The reference (`reference.yaml`) is tested against this table.
+
+/// One section.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// Where it is, for problems: `in a hook`.
+    pub(super) place: &'static str,
+    /// Its keys, in the order of the reference.
+    pub(super) keys: &'static [&'static str],
+    /// Keys that a later version will know.
+    pub(super) later: &'static [&'static str],
+}
+
+const fn shape(place: &'static str, keys: &'static [&'static str]) -> Shape {
+    Shape { place, keys, later: &[] }
+}
+
+pub(super) const ROOT: Shape = shape(
+    "at the top level",
+    &["sources", "hooks", "announce_existing", "http", "lease", "sample_every", "outbox", "log", "rules", "retention"],
+);
+pub(super) const SOURCE: Shape = shape("in a source", &["name", "smallage"]);
+pub(super) const SMALLAGE: Shape =
+    shape("in smallage", &["url", "url_file", "namespace", "username", "password", "password_file", "tls"]);
+pub(super) const TLS: Shape = shape("in tls", &["ca", "cert", "key"]);
+pub(super) const HOOK: Shape = shape(
+    "in a hook",
+    &[
+        "name",
+        "url",
+        "url_file",
+        "format",
+        "secret",
+        "secret_file",
+        "events",
+        "match",
+        "headers",
+        "rate",
+        "timeout",
+        "give_up_after",
+        "include",
+        "redact",
+    ],
+);
+pub(super) const MATCH: Shape =
+    shape("in a match", &["source", "queue", "task", "reason", "error", "history", "group"]);
+pub(super) const HTTP: Shape = Shape { place: "in http", keys: &["listen"], later: &["token", "token_file"] };
+pub(super) const LEASE: Shape = shape("in lease", &["ttl"]);
+pub(super) const OUTBOX: Shape = shape("in outbox", &["cap", "keep"]);
+pub(super) const LOG: Shape = shape("in log", &["format", "level"]);
+
+/// Every section with its path; `[]` stands for each item of a list.
+#[cfg(test)]
+pub(super) const ALL: &[(&str, &Shape)] = &[
+    ("", &ROOT),
+    ("sources[].", &SOURCE),
+    ("sources[].smallage.", &SMALLAGE),
+    ("sources[].smallage.tls.", &TLS),
+    ("hooks[].", &HOOK),
+    ("hooks[].match.", &MATCH),
+    ("http.", &HTTP),
+    ("lease.", &LEASE),
+    ("outbox.", &OUTBOX),
+    ("log.", &LOG),
+];

@@ -1,0 +1,162 @@
+//! Reads `sources:`.
+
+use super::{
+    SmallageConfig, SourceConfig, SourceKind, TlsConfig,
+    field::{Field, Section},
+    origin::{self, Reading},
+    problem::{Position, Problems},
+    shape, url, value,
+};
+
+/// smallage's own default.
+const NAMESPACE: &str = "lrs";
+
+/// Names that are taken, and where.
+pub(super) struct Names {
+    /// `source` or `hook`.
+    what: &'static str,
+    taken: Vec<(String, Position)>,
+}
+
+impl Names {
+    pub(super) fn new(what: &'static str) -> Names {
+        Names { what, taken: Vec::new() }
+    }
+
+    /// Reads `name`, which must be of the right form and not taken yet.
+    pub(super) fn take(&mut self, section: &Section<'_>, problems: &mut Problems) -> Option<String> {
+        let what = self.what;
+        let field = section.need("name", &format!("give the {what} a name"), problems)?;
+        let help = "use 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit";
+        let name = field.parsed("a name", help, problems, |text| value::is_name(text).then(|| text.to_owned()))?;
+        if let Some((_, at)) = self.taken.iter().find(|(taken, _)| *taken == name) {
+            let message = format!("the name {name:?} is taken by the {what} in line {}", at.line);
+            problems.add(field.at(), message, "give every one a name of its own");
+            return None;
+        }
+        self.taken.push((name.clone(), field.at()));
+        Some(name)
+    }
+}
+
+/// A DLQ that is watched already.
+struct Watched {
+    url: String,
+    namespace: String,
+    at: Position,
+}
+
+/// The sources; none if any of them cannot be read.
+pub(super) fn sources(field: Field<'_>, reading: &mut Reading) -> Option<Vec<SourceConfig>> {
+    let items = field.list(&mut reading.problems)?;
+    if items.is_empty() {
+        reading.problems.add(field.at(), "there are no sources", "name at least one DLQ to watch");
+        return None;
+    }
+    let mut names = Names::new("source");
+    let mut watched = Vec::new();
+    let sources: Vec<Option<SourceConfig>> =
+        items.into_iter().map(|item| source(item, &mut names, &mut watched, reading)).collect();
+    sources.into_iter().collect()
+}
+
+fn source(
+    field: Field<'_>,
+    names: &mut Names,
+    watched: &mut Vec<Watched>,
+    reading: &mut Reading,
+) -> Option<SourceConfig> {
+    let section = field.section(&shape::SOURCE, &mut reading.problems)?;
+    let name = names.take(&section, &mut reading.problems);
+    let help = "say which one it is: smallage: { url: …, namespace: … }";
+    let smallage = section
+        .need("smallage", help, &mut reading.problems)
+        .and_then(|field| field.section(&shape::SMALLAGE, &mut reading.problems))
+        .and_then(|section| smallage(&section, watched, reading));
+    Some(SourceConfig { name: name?, kind: SourceKind::Smallage(smallage?) })
+}
+
+fn smallage(section: &Section<'_>, watched: &mut Vec<Watched>, reading: &mut Reading) -> Option<SmallageConfig> {
+    if section.get("url").is_none() && section.get("url_file").is_none() {
+        let help = "give \"url\" or \"url_file\"";
+        reading.problems.add(section.at, "\"url\" is missing in smallage", help);
+    }
+    let url = origin::one(section, "url", "url_file", reading);
+    let tls_asked = url.as_ref().and_then(|url| match url::redis(url.now.reveal()) {
+        Ok(tls) => Some(tls),
+        Err(wrong) => {
+            reading.problems.add(url.field.at(), format!("this URL {}", wrong.why), wrong.help);
+            None
+        }
+    });
+    let namespace = match section.get("namespace") {
+        None => Some(NAMESPACE.to_owned()),
+        Some(field) => {
+            field.parsed("a namespace", "use smallage's own, without { } and :", &mut reading.problems, |text| {
+                value::is_namespace(text).then(|| text.to_owned())
+            })
+        }
+    };
+    let username = section.get("username").and_then(|field| field.text(&mut reading.problems));
+    let password = origin::one(section, "password", "password_file", reading);
+    let tls = section.get("tls").and_then(|field| tls(field, tls_asked, reading));
+    let (url, namespace) = (url?, namespace?);
+    once(&Watched { url: url.now.reveal().to_owned(), namespace: namespace.clone(), at: section.at }, watched, reading);
+    Some(SmallageConfig {
+        url: url.source,
+        namespace,
+        username: username.map(str::to_owned),
+        password: password.map(|password| password.source),
+        tls,
+    })
+}
+
+/// Two sources on one DLQ would share one ledger and wait for each other's lease for ever.
+fn once(this: &Watched, watched: &mut Vec<Watched>, reading: &mut Reading) {
+    if let Some(other) = watched.iter().find(|other| other.url == this.url && other.namespace == this.namespace) {
+        let message = format!("this DLQ is watched already by the source in line {}", other.at.line);
+        reading.problems.add(this.at, message, "keep one of the two, or give another namespace");
+        return;
+    }
+    watched.push(Watched { url: this.url.clone(), namespace: this.namespace.clone(), at: this.at });
+}
+
+/// `tls_asked`: whether the URL asks for TLS, where that is known.
+fn tls(field: Field<'_>, tls_asked: Option<bool>, reading: &mut Reading) -> Option<TlsConfig> {
+    let section = field.section(&shape::TLS, &mut reading.problems)?;
+    if tls_asked == Some(false) {
+        reading.problems.add(field.key_at, "\"tls\" is given, but the URL asks for none", "write rediss:// in the URL");
+    }
+    let (cert, key) = (section.get("cert"), section.get("key"));
+    if let (Some(alone), None) | (None, Some(alone)) = (cert, key) {
+        let message = format!("{:?} is given alone", alone.key);
+        reading.problems.add(alone.key_at, message, "a client certificate needs both \"cert\" and \"key\"");
+    }
+    let mut path = |field: Option<Field<'_>>| field.and_then(|field| origin::readable(field, reading));
+    Some(TlsConfig { ca: path(section.get("ca")), cert: path(cert), key: path(key) })
+}
+
+/// The source of `sexton run --smallage URL --namespace NS`: all problems name the flags.
+pub(super) fn of_flags(url: &str, namespace: &str) -> Result<SourceConfig, Problems> {
+    let mut problems = Problems::new("command line");
+    if let Err(wrong) = url::redis(url) {
+        problems.add_whole(format!("the URL of --smallage {}", wrong.why), wrong.help);
+    }
+    if !value::is_namespace(namespace) {
+        let message = format!("{} is no namespace of smallage", value::quoted(namespace));
+        problems.add_whole(message, "give smallage's own with --namespace, without { } and :");
+    } else if !value::is_name(namespace) {
+        let message = format!("the namespace {} cannot name a source", value::quoted(namespace));
+        problems.add_whole(message, "write a configuration file, in which the source has a name of its own");
+    }
+    problems.none_or(Some(SourceConfig {
+        name: namespace.to_owned(),
+        kind: SourceKind::Smallage(SmallageConfig {
+            url: super::SecretSource::Inline(super::Secret::new(url)),
+            namespace: namespace.to_owned(),
+            username: None,
+            password: None,
+            tls: None,
+        }),
+    }))
+}

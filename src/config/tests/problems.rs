@@ -1,0 +1,419 @@
+//! Every problem that is found, with its place and its words.
+
+use super::*;
+
+#[test]
+fn what_is_wrong_with_the_file_as_a_whole() {
+    check(
+        str::to_owned,
+        &[
+            ("", r#" the configuration is empty; name at least one DLQ to watch under "sources""#),
+            ("# nothing\n", r#" the configuration is empty; name at least one DLQ to watch under "sources""#),
+            ("---\n", r#" the configuration is empty; name at least one DLQ to watch under "sources""#),
+            ("a: 1\n---\nb: 2\n", "2:1: a second document begins here; keep one document in the file"),
+            (
+                "sources: [",
+                "2:1: this is not YAML: while parsing a node, did not find expected node content; check \
+             indentation, quotes and brackets here and in the line above",
+            ),
+            (
+                "sources:\n  - name: a\n\t smallage: x\n",
+                "2:11: this is not YAML: while scanning a plain scalar, found a tab; check indentation, quotes and \
+             brackets here and in the line above",
+            ),
+            (
+                "sources: *nobody",
+                "1:10: this is not YAML: while parsing node, found unknown anchor; check indentation, quotes \
+             and brackets here and in the line above",
+            ),
+            (
+                "- a\n",
+                r#"1:1: expected a mapping for "the configuration", found a list; use these keys: sources, hooks, announce_existing, http, lease, sample_every, outbox, log, rules, retention"#,
+            ),
+            ("hooks: []\n", r#"1:1: "sources" is missing at the top level; name at least one DLQ to watch"#),
+            ("sources: &a [*a]\n", "1:14: this alias has no finished value to repeat; write the value out"),
+        ],
+    );
+}
+
+#[test]
+fn problems_of_the_document() {
+    check(
+        with_source,
+        &[
+            ("http: {}\nhttp: {}", r#"3:1: the key "http" is given twice, first in line 2; keep one of them"#),
+            ("? [a]\n: b", "2:3: a key must be a plain text; write the key itself here"),
+            ("sample_every: !!str 5s", "2:15: YAML tags (!name) are not supported; remove the tag, or quote the text"),
+            ("log: !x {}", "2:6: YAML tags (!name) are not supported; remove the tag, or quote the text"),
+            (
+                "sample_every: ${NOBODY}",
+                "2:15: the variable NOBODY is not set; set it in Sexton's environment, or write $${ where no variable is \
+             meant",
+            ),
+            (
+                "sample_every: ${FLAG:-5s}",
+                "2:15: a ${ here is not followed by a variable's name and }; write ${NAME} for a variable, or $${ where \
+             none is meant",
+            ),
+            ("hoks: []", r#"2:1: unknown key "hoks" at the top level; did you mean "hooks"?"#),
+            ("log: { <<: {} }", r#"2:8: unknown key "<<" in log; merge keys are not supported: write the keys out"#),
+            ("log: { colour: true }", r#"2:8: unknown key "colour" in log; known keys: format, level"#),
+            ("log: json", r#"2:6: expected a mapping for "log", found a text; use these keys: format, level"#),
+            ("log:", r#"2:4: expected a mapping for "log", found nothing; use these keys: format, level"#),
+        ],
+    );
+}
+
+#[test]
+fn aliases_repeat_values_but_not_without_end() {
+    let config = config(&with_source(
+        "hooks:\n  - { name: a, url: &u \"http://h\", events: &e [job.dead] }\n  - { name: b, url: *u, events: *e }\n",
+    ));
+    assert_eq!(config.hooks[1].events, ["job.dead"]);
+    assert_eq!(config.hooks[1].url, config.hooks[0].url);
+
+    let mut laughs = String::from("a0: &a0 [x]\n");
+    for level in 1..10 {
+        let repeated = format!("*a{}, ", level - 1).repeat(10);
+        laughs.push_str(&format!("a{level}: &a{level} [{repeated}]\n"));
+    }
+    let found = problems(&laughs);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("more than 100000 values"), "{found:?}");
+
+    let deep = problems(&"[".repeat(40));
+    assert_eq!(deep, ["sexton.yaml:1:33: more than 32 values stand in each other; nest less deeply"]);
+}
+
+#[test]
+fn a_wrong_value_behind_an_alias_is_told_once() {
+    let found = problems(&with_source(
+        "hooks:\n  - { name: a, url: \"http://h\", rate: &r fast }\n  - { name: b, url: \"http://h\", rate: *r }\n",
+    ));
+    let expected =
+        r#"sexton.yaml:3:39: expected a rate for "rate", found "fast"; write it like 10/s, 60/m, 1000/h or unlimited"#;
+    assert_eq!(found, [expected]);
+}
+
+#[test]
+fn problems_of_sources() {
+    check(
+        |sources| format!("sources: {sources}"),
+        &[
+            ("[]", "1:10: there are no sources; name at least one DLQ to watch"),
+            (
+                "redis://:hunter2@db",
+                r#"1:10: expected a list for "sources", found a text; write each item behind a dash, or [] for none"#,
+            ),
+            ("[{ smallage: { url: 'redis://db' } }]", r#"1:11: "name" is missing in a source; give the source a name"#),
+            (
+                "[{ name: a }]",
+                r#"1:11: "smallage" is missing in a source; say which one it is: smallage: { url: …, namespace: … }"#,
+            ),
+            (
+                "[{ name: A b, smallage: { url: 'redis://db' } }]",
+                r#"1:19: expected a name for "name", found "A b"; use 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://a' } }, { name: a, smallage: { url: 'redis://b' } }]",
+                r#"1:64: the name "a" is taken by the source in line 1; give every one a name of its own"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://a' } }, { name: b, smallage: { url: 'redis://a', namespace: lrs } }]",
+                "1:77: this DLQ is watched already by the source in line 1; keep one of the two, or give another namespace",
+            ),
+            ("[{ name: a, smallage: {} }]", r#"1:32: "url" is missing in smallage; give "url" or "url_file""#),
+            (
+                "[{ name: a, smallage: { url: 'redis://a', url_file: x } }]",
+                r#"1:52: both "url" and "url_file" are given; keep one of them"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://user:hunter2@' } }]",
+                "1:39: this URL cannot be read: empty host; write redis://HOST:6379, rediss://HOST:6379 or unix:///PATH, and \
+             write characters such as / # ? @ in a user or password as %2F %23 %3F %40",
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis+cluster://:hunter2@db' } }]",
+                "1:39: this URL has the scheme redis+cluster, which is not available in this version; name one Redis: \
+             redis://HOST:6379",
+            ),
+            (
+                "[{ name: a, smallage: { url: [redis://:hunter2@db] } }]",
+                r#"1:39: expected a text for "url", found a list; write it as one text, in quotes if in doubt"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://a', namespace: 'a:b' } }]",
+                r#"1:63: expected a namespace for "namespace", found "a:b"; use smallage's own, without { } and :"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://a', password: } }]",
+                r#"1:60: expected a text for "password", found nothing; write it as one text, in quotes if in doubt"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://a', password: '${EMPTY}' } }]",
+                r#"1:62: "password" is empty; give it a value, or remove the key"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://a', password_file: no/such } }]",
+                r#"1:67: cannot read "no/such" for "password_file": No such file or directory (os error 2); check path and permissions; relative paths begin in the working directory"#,
+            ),
+            (
+                "[{ name: a, smallage: { url_file: 'redis://:hunter2@a' } }]",
+                r#"1:44: cannot read the file for "url_file": No such file or directory (os error 2); check path and permissions; relative paths begin in the working directory"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis://a', tls: {} } }]",
+                r#"1:52: "tls" is given, but the URL asks for none; write rediss:// in the URL"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'rediss://a', tls: { cert: Cargo.toml } } }]",
+                r#"1:60: "cert" is given alone; a client certificate needs both "cert" and "key""#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn problems_of_hooks() {
+    check(
+        with_hook,
+        &[
+            ("tineout: 1s", r#"6:5: unknown key "tineout" in a hook; did you mean "timeout"?"#),
+            ("url_file: x", r#"6:5: both "url" and "url_file" are given; keep one of them"#),
+            (
+                "format: pagerduty",
+                r#"6:13: unknown value "pagerduty" for "format"; known formats: standard, cloudevents, flexiq, slack"#,
+            ),
+            ("format: cloudevent", r#"6:13: unknown value "cloudevent" for "format"; did you mean "cloudevents"?"#),
+            (
+                "format: []",
+                r#"6:13: expected a text for "format", found a list; write it as one text, in quotes if in doubt"#,
+            ),
+            (
+                "secret: hunter2",
+                r#"6:13: the signing secret of "secret" is not base64; make one with: openssl rand -base64 32"#,
+            ),
+            (
+                "secret: whsec_aHVudGVyMg==",
+                r#"6:13: the signing secret of "secret" has 7 bytes instead of 24 to 64; make one with: openssl rand -base64 32"#,
+            ),
+            (
+                "secret: ${WORD}",
+                r#"6:13: the signing secret of "secret" is not base64; make one with: openssl rand -base64 32"#,
+            ),
+            ("secret: ${EMPTY}", r#"6:13: "secret" is empty; give it a value, or remove the key"#),
+            ("secret: []", r#"6:13: the list "secret" is empty; name at least one, or remove the key"#),
+            ("secret: a\nsecret_file: b", r#"7:5: both "secret" and "secret_file" are given; keep one of them"#),
+            (
+                "secret_file: whsec_hunter2",
+                r#"6:18: cannot read the file for "secret_file": No such file or directory (os error 2); check path and permissions; relative paths begin in the working directory"#,
+            ),
+            (
+                "format: slack\nsecret: hunter2",
+                r#"7:5: "secret" is given, but nothing signs in the format slack; remove it: a Slack webhook's URL is its secret"#,
+            ),
+            ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
+            (
+                "events: [job.dead, 'alarm.*']",
+                r#"6:24: "alarm.*" matches no event; known events: job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, dlq.purged, alert.firing, alert.resolved, hook.test"#,
+            ),
+            (
+                "events: '[a'",
+                r#"6:13: "events" holds a pattern that cannot be read: unclosed character class; missing ']'; * stands for any text, ? for one character, {a,b} for either"#,
+            ),
+            ("events: []", r#"6:13: the list "events" is empty; name at least one, or remove the key"#),
+            ("match: { source: order }", r#"6:22: "order" matches no source; did you mean "orders"?"#),
+            (
+                "match: { task: '{a' }",
+                r#"6:20: "task" holds a pattern that cannot be read: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?); * stands for any text, ? for one character, {a,b} for either"#,
+            ),
+            (
+                "match: { reason: [max_attempt] }",
+                r#"6:23: unknown value "max_attempt" for "reason"; did you mean "max_attempts"?"#,
+            ),
+            (
+                "match: { error: '(x' }",
+                r#"6:21: "error" holds a regular expression that cannot be used: unclosed group at its character 1; mend it there; put it in single quotes, and write $$ for $ before { or $"#,
+            ),
+            ("match: { history: both }", r#"6:23: unknown value "both" for "history"; known values: any, same, mixed"#),
+            (
+                "match: { group: 7C1F0E9A2B44 }",
+                r#"6:21: expected a group for "group", found "7C1F0E9A2B44"; give its 12 hexadecimal digits in lower case"#,
+            ),
+            ("match: { taks: x }", r#"6:14: unknown key "taks" in a match; did you mean "task"?"#),
+            ("headers: { Content-Type: x }", r#"6:16: the header "Content-Type" is set by Sexton itself; remove it"#),
+            ("headers: { webhook-id: x }", r#"6:16: the header "webhook-id" is set by Sexton itself; remove it"#),
+            ("headers: { 'X Team': x }", r#"6:16: "X Team" cannot be the name of a header; use letters, digits and -"#),
+            (
+                "headers: { X-A: \"hun\\nter\" }",
+                r#"6:21: the value of the header "X-A" holds a character that no header can; use printable ASCII on one line"#,
+            ),
+            ("headers: { X-A: 1, x-a: 2 }", r#"6:24: the header "x-a" is given twice; keep one of them"#),
+            (
+                "headers: { X-A: [hunter2] }",
+                r#"6:21: expected a text for "X-A", found a list; write it as one text, in quotes if in doubt"#,
+            ),
+            (
+                "rate: 60/d",
+                r#"6:11: expected a rate for "rate", found "60/d"; write it like 10/s, 60/m, 1000/h or unlimited"#,
+            ),
+            (
+                "rate: ${WORD}",
+                r#"6:11: expected a rate for "rate", found "${WORD}"; write it like 10/s, 60/m, 1000/h or unlimited"#,
+            ),
+            (
+                "timeout: 10",
+                r#"6:14: expected a duration for "timeout", found "10"; write it like 500ms, 10s, 5m, 24h or 7d"#,
+            ),
+            ("timeout: 99ms", r#"6:14: "timeout" is too short: 99ms; give 100ms to 2m"#),
+            ("timeout: 121s", r#"6:14: "timeout" is too long: 121s; give 100ms to 2m"#),
+            ("timeout: 1m\ngive_up_after: 59s", r#"7:20: "give_up_after" is too short: 59s; give 1m to 30d"#),
+            ("give_up_after: 31d", r#"6:20: "give_up_after" is too long: 31d; give 10s to 30d"#),
+            (
+                "include: payload",
+                r#"6:14: expected a list for "include", found a text; write each item behind a dash, or [] for none"#,
+            ),
+            ("include: [payloads]", r#"6:15: unknown value "payloads" for "include"; did you mean "payload"?"#),
+            (
+                "redact: ['x*']",
+                r#"6:14: "redact" holds a regular expression that matches an empty text; an expression for what must not leave, such as '\b\d{13,16}\b'"#,
+            ),
+        ],
+    );
+    check(
+        |hooks| with_source(&format!("hooks: {hooks}")),
+        &[
+            (
+                "{}",
+                r#"2:8: expected a list for "hooks", found a mapping; write each item behind a dash, or [] for none"#,
+            ),
+            (
+                "[x]",
+                r#"2:9: expected a mapping for "hooks", found a text; use these keys: name, url, url_file, format, secret, secret_file, events, match, headers, rate, timeout, give_up_after, include, redact"#,
+            ),
+            ("[{ name: a }]", r#"2:9: "url" is missing in a hook; give "url" or "url_file""#),
+            (
+                "[{ name: a, url: 'ftp://:hunter2@h' }]",
+                "2:25: this URL has the scheme ftp instead of http or https; write https://HOST/PATH",
+            ),
+            (
+                "[{ name: a, url: 'http://h' }, { name: a, url: 'http://h' }]",
+                r#"2:47: the name "a" is taken by the hook in line 2; give every one a name of its own"#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn problems_of_the_rest() {
+    check(
+        with_source,
+        &[
+            (
+                "announce_existing: yes",
+                r#"2:20: expected true or false for "announce_existing", found "yes"; write true or false"#,
+            ),
+            ("sample_every: 6m", r#"2:15: "sample_every" is too long: 6m; give 100ms to 5m"#),
+            ("lease: { ttl: 499ms }", r#"2:15: "ttl" is too short: 499ms; give 500ms to 5m"#),
+            (
+                "lease: { ttl: -5s }",
+                r#"2:15: expected a duration for "ttl", found "-5s"; write it like 500ms, 10s, 5m, 24h or 7d"#,
+            ),
+            (
+                "outbox: { cap: 99 }",
+                r#"2:16: expected a whole number from 100 to 10000000 for "cap", found "99"; write digits only"#,
+            ),
+            (
+                "outbox: { cap: 50_000 }",
+                r#"2:16: expected a whole number from 100 to 10000000 for "cap", found "50_000"; write digits only"#,
+            ),
+            (
+                "outbox: { keep: for ever }",
+                r#"2:17: expected a duration for "keep", found "for ever"; write it like 500ms, 10s, 5m, 24h or 7d"#,
+            ),
+            (
+                "http: { listen: ':9640' }",
+                r#"2:17: expected an IP address and a port for "listen", found ":9640"; write it like 0.0.0.0:9640 (any IPv4 address), 127.0.0.1:9640 or [::]:9640"#,
+            ),
+            ("http: { token: hunter2 }", r#"2:9: "token" in http is not available in this version; remove it"#),
+            ("http: { token_file: x }", r#"2:9: "token_file" in http is not available in this version; remove it"#),
+            ("log: { level: inof }", r#"2:15: expected a log level for "level", found "inof"; did you mean "info"?"#),
+            ("log: { format: jsno }", r#"2:16: unknown value "jsno" for "format"; did you mean "json"?"#),
+            ("rules: [rules/]", r#"2:1: "rules" is not available in this version; remove it, or write rules: []"#),
+            (
+                "retention: { max_age: 30d }",
+                r#"2:1: "retention" is not available in this version; remove it, or write retention: {}"#,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn all_problems_come_at_once_in_the_order_of_the_file() {
+    let text = "\
+outbox: { cap: 1 }
+hooks:
+  - name: a
+    tineout: 5s
+    url: nowhere
+    match: { source: [mails], reason: dead }
+sources:
+  - name: orders
+    smallage: { url: redis://db, password: '${NOBODY}' }
+    sort: x
+log: { level: loud }
+";
+    let places: Vec<String> = problems(text).iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(
+        places,
+        ["1:16", "4:5", "5:10", "6:23", "6:39", "9:44", "10:5", "11:15"].map(|place| format!("sexton.yaml:{place}:"))
+    );
+}
+
+#[test]
+fn no_problem_shows_a_secret() {
+    let text = "\
+sources:
+  - name: a
+    smallage: { url: 'redis://u:hunter2@', password: { x: hunter2 } }
+  - name: b
+    smallage: { url: '${WORD}', namespace: '${WORD}:' }
+hooks:
+  - { name: '${WORD} ', url: 'https://hooks.example.com:hunter2/', secret: [hunter2, whsec_hunter2] }
+  - { name: c, url: 'hunter2://x', secret_file: 'whsec_hunter2', headers: { X-A: \"hunter2\\n\" } }
+  - { name: e, url: 'http://h', events: ['${WORD}'], match: { source: '${WORD}', error: '${WORD}(', task: '${WORD}[' } }
+  - { name: f, url: 'http://h', rate: '${WORD}', include: ['${WORD}'], redact: ['(${WORD}'], headers: '${WORD}' }
+  - { name: d, url: 'xhttps://hunter2', timeout: '${WORD}', format: '${WORD}', match: { group: '${WORD}' } }
+";
+    let found = problems(text);
+    assert!(found.len() >= 19, "{found:#?}");
+    assert!(!found.iter().any(|line| line.contains("hunter2")), "{found:#?}");
+}
+
+#[test]
+fn files_that_cannot_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sexton.yaml");
+    let shown = path.display();
+    let check = |expected: &str| {
+        assert_eq!(read(&path, &env()).unwrap_err().to_string(), format!("{shown}{expected}"));
+    };
+    let help = "name the file with -c, or start without one: --smallage URL";
+    check(&format!(": cannot read the configuration: No such file or directory (os error 2); {help}"));
+    std::fs::write(&path, b"sources:\n  \xc3\xa4 \xff").unwrap();
+    check(":2:5: this is not UTF-8; save the file as UTF-8");
+
+    std::fs::write(folder.path().join("empty"), " \n").unwrap();
+    std::fs::write(folder.path().join("weak"), "aHVudGVyMg==").unwrap();
+    std::fs::write(&path, with_hook("secret_file: [empty, weak]")).unwrap();
+    check(&format!(
+        ":6:19: the file of \"secret_file\" is empty; put the value into it\n{shown}:6:26: the signing secret of \
+         \"secret_file\" has 7 bytes instead of 24 to 64; make one with: openssl rand -base64 32"
+    ));
+    std::fs::write(&path, with_hook("secret_file: [nobody]")).unwrap();
+    check(&format!(
+        ":6:19: cannot read \"nobody\" for \"secret_file\": No such file or directory (os error 2); check path and \
+         permissions; relative paths begin in {}",
+        folder.path().display()
+    ));
+}

@@ -1,0 +1,244 @@
+//! Redis in every kind of trouble: Sexton says what is wrong, waits without hammering, goes on by itself, and loses
+//! nothing that Redis still has.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+
+use crate::support::{
+    SOON, eventually,
+    graveyard::bury_many,
+    ledger::every_death_announced_once,
+    process::{Http, Sexton, Stream},
+    redis::{Options, Redis},
+};
+
+const NS: &str = "lrs";
+/// How long a fault lasts that only time can tell from a short one: longer than the lease.
+const LONG: Duration = Duration::from_secs(3);
+
+fn config(redis: &Redis) -> String {
+    format!(
+        "sources: [{{name: orders, smallage: {{url: \"{}\", namespace: {NS}}}}}]\n\
+         http: {{listen: \"127.0.0.1:0\"}}\nlease: {{ttl: 1s}}\nsample_every: 200ms\n",
+        redis.url()
+    )
+}
+
+/// A Redis and a Sexton that leads there, with ten deaths announced.
+async fn at_work(options: Options) -> (Redis, MultiplexedConnection, Sexton, Http) {
+    let redis = Redis::with(Options { tcp: true, ..options }).await;
+    let mut con = redis.connect().await;
+    let sexton = Sexton::run(&config(&redis));
+    let http = sexton.http().await;
+    http.metric_is("sexton_leader", &[], 1.0).await;
+    bury_many(&mut con, NS, 0..10).await;
+    all_announced(&mut con, 10).await;
+    (redis, con, sexton, http)
+}
+
+async fn all_announced(con: &mut MultiplexedConnection, entries: usize) {
+    let con = tokio::sync::Mutex::new(con);
+    eventually(&format!("{entries} deaths are announced, each once"), SOON, || async {
+        (every_death_announced_once(*con.lock().await, NS).await == Ok(entries)).then_some(())
+    })
+    .await;
+}
+
+async fn connections(con: &mut MultiplexedConnection) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("stats").query_async(con).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+fn times_said(sexton: &Sexton, text: &str) -> usize {
+    sexton.process.shown(Stream::Err).iter().filter(|line| line.contains(text)).count()
+}
+
+#[tokio::test]
+async fn redis_is_killed_and_comes_back_with_its_data() {
+    let (mut redis, _, sexton, http) = at_work(Options { appendonly: true, ..Options::default() }).await;
+    redis.kill();
+    sexton.process.says("the store cannot be reached").await;
+    http.metric_is("sexton_up", &[], 0.0).await;
+    http.answers("/livez", 200).await;
+    http.answers("/readyz", 200).await;
+    redis.start_again().await;
+    let mut con = redis.connect().await;
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+    http.metric_is("sexton_up", &[], 1.0).await;
+}
+
+#[tokio::test]
+async fn redis_is_not_there_yet_at_the_start() {
+    let mut redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
+    redis.kill();
+    let sexton = Sexton::run(&config(&redis));
+    let http = sexton.http().await;
+    http.answers("/readyz", 200).await;
+    sexton.process.says("the store cannot be reached").await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(times_said(&sexton, "failing; trying again"), 1, "a repeated failure is logged once");
+    redis.start_again().await;
+    http.metric_is("sexton_leader", &[], 1.0).await;
+    sexton.process.says("works again").await;
+    let mut con = redis.connect().await;
+    bury_many(&mut con, NS, 0..10).await;
+    all_announced(&mut con, 10).await;
+}
+
+#[tokio::test]
+async fn redis_hangs_for_longer_than_the_lease() {
+    let (redis, mut con, sexton, http) = at_work(Options::default()).await;
+    redis.freeze();
+    sexton.process.says("no answer").await;
+    http.metric_is("sexton_leader", &[], 0.0).await;
+    tokio::time::sleep(LONG).await;
+    redis.thaw();
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+    http.metric_is("sexton_leader", &[], 1.0).await;
+}
+
+#[tokio::test]
+async fn redis_is_flushed() {
+    let (_redis, mut con, sexton, _) = at_work(Options::default()).await;
+    let () = redis::cmd("FLUSHALL").query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 10..30).await;
+    all_announced(&mut con, 20).await;
+    sexton.process.says("the store has lost the ledger").await;
+}
+
+#[tokio::test]
+async fn the_script_cache_is_flushed_again_and_again() {
+    let (_redis, mut con, ..) = at_work(Options::default()).await;
+    for round in 1..20 {
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut con).await.unwrap();
+        bury_many(&mut con, NS, round * 10..round * 10 + 10).await;
+    }
+    all_announced(&mut con, 200).await;
+}
+
+#[tokio::test]
+async fn redis_becomes_a_replica_and_a_primary_again() {
+    let (_redis, mut con, sexton, http) = at_work(Options::default()).await;
+    // A primary that does not exist: the replica goes on serving what it has, and takes no writes.
+    let () = redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query_async(&mut con).await.unwrap();
+    sexton.process.says("READONLY").await;
+    http.metric_is("sexton_leader", &[], 0.0).await;
+    let before = connections(&mut con).await;
+    tokio::time::sleep(LONG).await;
+    let tries = connections(&mut con).await - before;
+    assert!(tries < 40, "{tries} connections in {LONG:?}");
+    let () = redis::cmd("REPLICAOF").arg("NO").arg("ONE").query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+}
+
+#[tokio::test]
+async fn redis_is_out_of_memory() {
+    let (_redis, mut con, sexton, _) = at_work(Options::default()).await;
+    sexton.process.freeze();
+    bury_many(&mut con, NS, 10..20).await;
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).query_async(&mut con).await.unwrap();
+    sexton.process.thaw();
+    sexton.process.says("OOM").await;
+    assert_eq!(every_death_announced_once(&mut con, NS).await.map_err(|wrong| wrong.contains("10 missing")), Err(true));
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).query_async(&mut con).await.unwrap();
+    all_announced(&mut con, 20).await;
+}
+
+#[tokio::test]
+async fn redis_cannot_persist() {
+    let (redis, mut con, sexton, _) = at_work(Options { save: Some("3600 1"), ..Options::default() }).await;
+    sexton.process.freeze();
+    bury_many(&mut con, NS, 10..20).await;
+    // A folder where the snapshot should go makes saving fail, and then Redis refuses writes.
+    let folder: (String, String) = redis::cmd("CONFIG").arg("GET").arg("dir").query_async(&mut con).await.unwrap();
+    let snapshot = std::path::Path::new(&folder.1).join("in-the-way.rdb");
+    std::fs::create_dir(&snapshot).unwrap();
+    let set = |name: &str, value: &str| redis::cmd("CONFIG").arg("SET").arg(name).arg(value).to_owned();
+    let () = set("dbfilename", "in-the-way.rdb").query_async(&mut con).await.unwrap();
+    let () = redis::cmd("BGSAVE").query_async(&mut con).await.unwrap();
+    eventually("the snapshot has failed", SOON, || {
+        let mut con = con.clone();
+        async move {
+            let info: String = redis::cmd("INFO").arg("persistence").query_async(&mut con).await.unwrap();
+            info.contains("rdb_last_bgsave_status:err").then_some(())
+        }
+    })
+    .await;
+    sexton.process.thaw();
+    sexton.process.says("MISCONF").await;
+    let () = set("stop-writes-on-bgsave-error", "no").query_async(&mut con).await.unwrap();
+    all_announced(&mut con, 20).await;
+    drop(redis);
+}
+
+#[tokio::test]
+async fn redis_takes_no_more_connections() {
+    let (_redis, mut con, sexton, http) = at_work(Options::default()).await;
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(1).query_async(&mut con).await.unwrap();
+    let () = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query_async(&mut con).await.unwrap();
+    sexton.process.says("max number of clients").await;
+    http.metric_is("sexton_up", &[], 0.0).await;
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(1000).query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+}
+
+#[tokio::test]
+async fn the_password_is_wrong_and_later_corrected() {
+    let redis = Redis::with(Options { tcp: true, requirepass: Some("right"), ..Options::default() }).await;
+    let mut con = redis.connect().await;
+    let secrets = tempfile::tempdir().unwrap();
+    let file = secrets.path().join("password");
+    std::fs::write(&file, "wrong\n").unwrap();
+    let port = redis.port().unwrap();
+    let sexton = Sexton::run(&format!(
+        "sources: [{{name: orders, smallage: {{url: \"redis://127.0.0.1:{port}\", password_file: {}}}}}]\n\
+         http: {{listen: \"127.0.0.1:0\"}}\nlease: {{ttl: 1s}}\n",
+        file.display()
+    ));
+    let http = sexton.http().await;
+    sexton.process.says("WRONGPASS").await;
+    let before = connections(&mut con).await;
+    tokio::time::sleep(LONG).await;
+    let tries = connections(&mut con).await - before;
+    assert!((1..20).contains(&tries), "{tries} connections in {LONG:?}");
+    std::fs::write(&file, "right\n").unwrap();
+    http.metric_is("sexton_leader", &[], 1.0).await;
+    bury_many(&mut con, NS, 0..10).await;
+    all_announced(&mut con, 10).await;
+
+    // The password rotates while connections stand, and they break some time later.
+    let () = redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("newer").query_async(&mut con).await.unwrap();
+    std::fs::write(&file, "newer\n").unwrap();
+    let () = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+    let shown = sexton.process.shown(Stream::Err).join("\n");
+    assert!(!shown.contains("newer") && !shown.contains("right"), "no secret is ever logged");
+}
+
+#[tokio::test]
+async fn redis_is_loading() {
+    let slow = ["--key-load-delay", "300", "--loading-process-events-interval-bytes", "1024"];
+    let more = slow.map(str::to_owned).to_vec();
+    let options = Options { save: Some("3600 1"), more, ..Options::default() };
+    let (mut redis, mut con, sexton, http) = at_work(options).await;
+    let mut filler = redis::pipe();
+    for n in 0..10_000 {
+        filler.cmd("SET").arg(format!("filler:{n}")).arg(n).ignore();
+    }
+    let () = filler.query_async(&mut con).await.unwrap();
+    assert!(redis.stop().success());
+    http.metric_is("sexton_leader", &[], 0.0).await;
+    redis.launch();
+    sexton.process.says("LOADING").await;
+    redis.ready().await.unwrap();
+    let mut con = redis.connect().await;
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+}
