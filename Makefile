@@ -9,14 +9,14 @@ help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: need-redis ## see it all on a private Redis, in less than a minute
-	$(CARGO) run --quiet --locked -- demo
+	$(CARGO) run --locked -- demo
 
 test: need-redis ## run every test; needs no network once dependencies are fetched
 	$(CARGO) test --locked --lib --bins --tests --examples
 	$(CARGO) test --locked --doc
 
 bench: need-redis ## measure against bare loops on this machine (release build)
-	$(CARGO) bench --locked
+	$(CARGO) bench --locked --bench figures
 
 lint: ## rustfmt and clippy, warnings are errors
 	$(CARGO) fmt --check
