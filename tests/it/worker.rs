@@ -16,10 +16,14 @@ const QUICK: Policy =
 
 /// Nothing on the queue, nothing on the clock, nothing handed out and not let go of.
 async fn at_rest(con: &mut MultiplexedConnection) -> bool {
-    let waiting: u64 = con.xlen(queue_stream("ns", "default")).await.unwrap();
-    let scheduled: u64 = con.zcard("{ns}:sched").await.unwrap();
-    let pending: redis::Value =
-        redis::cmd("XPENDING").arg(queue_stream("ns", "default")).arg("workers").query_async(con).await.unwrap();
+    let waiting: u64 = con.xlen(queue_stream("ns", "default")).await.expect("the private Redis answers");
+    let scheduled: u64 = con.zcard("{ns}:sched").await.expect("the private Redis answers");
+    let pending: redis::Value = redis::cmd("XPENDING")
+        .arg(queue_stream("ns", "default"))
+        .arg("workers")
+        .query_async(con)
+        .await
+        .expect("the private Redis answers");
     let redis::Value::Array(pending) = pending else { panic!("{pending:?}") };
     waiting == 0 && scheduled == 0 && pending[0] == redis::Value::Int(0)
 }
