@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod config;
 pub mod delivery;
+pub mod demo;
 pub mod event;
 pub mod hook;
 pub mod ledger;

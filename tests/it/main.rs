@@ -5,3 +5,4 @@ mod fixtures;
 mod ledger;
 mod replicas;
 mod support;
+mod worker;

@@ -225,14 +225,14 @@ impl Sexton {
         self.folder().join("sexton.yaml")
     }
 
-    /// The address it serves HTTP on: the field `listen` of the log line (JSON) that tells it.
+    /// The address it serves HTTP on: the field `address` of the log line (JSON) that tells it.
     pub(crate) async fn http(&self) -> Http {
         let told = |line: &str| {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            let listen = line.get("listen").or_else(|| line.get("fields")?.get("listen"))?;
-            listen.as_str()?.parse().ok()
+            let address = line.get("address").or_else(|| line.get("fields")?.get("address"))?;
+            address.as_str()?.parse().ok()
         };
-        Http(self.process.line("a log line with `listen`", told).await)
+        Http(self.process.line("a log line with `address`", told).await)
     }
 }
 

@@ -1,0 +1,29 @@
+# Two commands for a fresh machine with a Rust toolchain: `make demo` and `make test`. Both get Redis if it is missing.
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint doc need-redis
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: need-redis ## see it all on a private Redis, in less than a minute
+	$(CARGO) run --locked -- demo
+
+test: need-redis ## run every test; needs no network once dependencies are fetched
+	$(CARGO) test --locked --lib --bins --tests --examples
+	$(CARGO) test --locked --doc
+
+bench: need-redis ## measure against bare loops on this machine (release build)
+	$(CARGO) bench --locked --bench figures
+
+lint: ## rustfmt and clippy, warnings are errors
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+doc: ## build the API documentation, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items
+
+need-redis:
+	@sh .ci/need-redis
