@@ -17,11 +17,13 @@ use super::{
 use crate::{
     event::{Include, JobDead},
     ledger::{JobCounts, Ledger, RawLetter},
-    letter::{DeadLetter, Millis},
+    letter::Millis,
 };
 
-/// Characters of one value in the list of fields.
-const LONGEST_VALUE: usize = 2_000;
+/// Characters of an error.
+const LONGEST_ERROR: usize = 2_000;
+/// Characters of a name or value in the record, where it is only glanced at.
+const LONGEST_GLIMPSE: usize = 100;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -70,12 +72,13 @@ pub(super) async fn show(ledgers: &[Arc<dyn Ledger>], args: &ShowArgs, io: &mut 
     };
     match args.output {
         Output::Json => io.json(&Exact::of(ledger.name(), &raw, counts))?,
-        Output::Text => write(io, ledger.name(), store_time(ledger).await?, &raw.letter, counts)?,
+        Output::Text => write(io, ledger.name(), store_time(ledger).await?, &raw, counts)?,
     }
     Ok(())
 }
 
-fn write(io: &mut Io<'_>, source: &str, now: Millis, letter: &DeadLetter, counts: JobCounts) -> Result<(), Failure> {
+fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: JobCounts) -> Result<(), Failure> {
+    let letter = &raw.letter;
     let out = &mut *io.out;
     writeln!(out, "{source}/{}", line(&letter.entry_id))?;
     let retried = counted(counts.retries.into(), "retry", "retries");
@@ -95,7 +98,7 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, letter: &DeadLetter, counts
         ("task", line(&letter.task)),
         ("queue", line(&letter.queue)),
         ("reason", line(letter.reason.as_str())),
-        ("error", Cow::Owned(cut_line(&letter.error.to_string(), LONGEST_VALUE).into_owned())),
+        ("error", Cow::Owned(cut_line(&letter.error.to_string(), LONGEST_ERROR).into_owned())),
         ("group", line(&letter.group.0)),
         ("attempts", Cow::Owned(format!("{attempts}, {delivered} of the last queue entry"))),
         ("history", Cow::Borrowed(in_words(letter.verdict))),
@@ -119,6 +122,13 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, letter: &DeadLetter, counts
     let size = counted(letter.payload.len() as u64, "byte", "bytes");
     writeln!(out, "\nPayload ({size}, {})", form.as_str())?;
     out.write_all(payload.as_bytes())?;
+    let bytes: usize = raw.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let fields = counted(raw.fields.len() as u64, "field", "fields");
+    writeln!(out, "\nRecord ({fields}, {})", counted(bytes as u64, "byte", "bytes"))?;
+    for (name, value) in &raw.fields {
+        let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        writeln!(out, "  {:<15} {}", cut_line(&name, LONGEST_GLIMPSE), cut_line(&value, LONGEST_GLIMPSE))?;
+    }
     Ok(())
 }
 

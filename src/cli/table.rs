@@ -56,7 +56,9 @@ impl Rows {
         };
         if !self.head_written {
             let head = |column: &Column| Cell::new(column.head).add_attribute(Attribute::Bold);
-            table.set_header(Row::from(self.columns.iter().map(head).collect::<Vec<_>>()));
+            let mut row = Row::from(self.columns.iter().map(head).collect::<Vec<_>>());
+            row.max_height(1);
+            table.set_header(row);
         }
         for cells in self.rows.drain(..) {
             let mut row = Row::from(cells);

@@ -179,7 +179,7 @@ async fn ls_lists_newest_first_and_source_after_source() {
 
 #[tokio::test]
 async fn ls_fits_the_terminal() {
-    for width in [80, 100, 120] {
+    for width in [60, 80, 100, 120] {
         let screen = Screen { width: Some(width), ..Screen::default() };
         let ran = run_on(&two_sources(), "sexton ls", screen, "").await;
         assert_eq!(ran.out.lines().count(), 5, "{}", ran.out);
@@ -262,7 +262,9 @@ fn failed_three_times() -> DeadLetter {
 
 #[tokio::test]
 async fn show_tells_everything_and_nothing_harmful() {
-    let source = [Arc::new(Fake::new("orders", vec![failed_three_times()]))];
+    let mut fake = Fake::new("orders", vec![failed_three_times()]);
+    fake.fields = vec![(b"v".to_vec(), b"1".to_vec()), (b"\xff\r".to_vec(), "é\n".repeat(60).into_bytes())];
+    let source = [Arc::new(fake)];
     let ran = run(&source, "sexton show orders/2-0").await;
     let expected = "\
 orders/2-0
@@ -294,8 +296,12 @@ Payload (7 bytes, JSON)
   {
     \"i\": 1
   }
+
+Record (2 fields, 184 bytes)
+  v               1
 ";
-    assert_eq!(ran.out, expected);
+    let record = format!("  \u{fffd}\\r             {}…\n", "é\\n".repeat(50));
+    assert_eq!(ran.out, format!("{expected}{record}"));
     let ran = run(&source, "sexton show 7-0").await;
     assert_eq!((ran.failure().as_str(), ran.code()), ("there is no entry 7-0", 1));
 }
