@@ -1,3 +1,5 @@
 //! The `sexton` command.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    sexton::cli::main()
+}

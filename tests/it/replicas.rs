@@ -133,7 +133,11 @@ async fn a_clean_stop_hands_over_in_under_a_second() {
         let port = second.http().await;
         second.process.says("standing by").await;
         let told = monotonic();
-        if signal == "TERM" { first.process.terminate() } else { first.process.interrupt() }
+        if signal == "TERM" {
+            first.process.terminate()
+        } else {
+            first.process.interrupt()
+        }
         leader(&[port]).await;
         let took = told.elapsed();
         assert!(took < Duration::from_secs(1), "{signal}: {took:?}");

@@ -51,5 +51,11 @@ pub(crate) async fn every_death_announced_once(
     if missing.is_empty() && doubled.is_empty() {
         return Ok(buried.len());
     }
-    Err(format!("{} missing (first {:?}), {} doubled (first {:?})", missing.len(), missing.first(), doubled.len(), doubled.first()))
+    Err(format!(
+        "{} missing (first {:?}), {} doubled (first {:?})",
+        missing.len(),
+        missing.first(),
+        doubled.len(),
+        doubled.first()
+    ))
 }

@@ -1,0 +1,261 @@
+//! A ledger in memory, for the tests of the commands: what they read and write, and nothing else.
+
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::{
+    clock::StoreClock,
+    event::{Event, EventData, Lane},
+    ledger::{
+        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
+        OutboxPage, Overview, Posted, RawLetter, Result, SavedLane, StoreError, Survey, TryLease,
+    },
+    letter::{DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict},
+};
+
+/// The store's time when a fake is made.
+pub(super) fn now() -> Millis {
+    Millis(1_795_972_370_500)
+}
+
+/// A letter that was buried `age` seconds ago.
+pub(super) fn letter(entry_id: &str, age: i64) -> DeadLetter {
+    DeadLetter {
+        entry_id: entry_id.to_owned(),
+        job_id: format!("job-{entry_id}"),
+        task: "send_email".to_owned(),
+        queue: "default".to_owned(),
+        reason: Reason::MaxAttempts,
+        error: ErrorInfo { kind: "ConnectionError".to_owned(), message: format!("host {entry_id} timed out") },
+        detail: Vec::new(),
+        attempts: 3,
+        deliveries: 1,
+        history: Vec::new(),
+        verdict: Verdict::Same,
+        group: Group("7c1f0e9a2b44".to_owned()),
+        enqueued_at: None,
+        died_at: Millis(now().0 - age * 1_000),
+        traceparent: None,
+        payload: Vec::new(),
+        dedup: None,
+        origin: "{lrs}:q:default:0".to_owned(),
+        foreign: false,
+    }
+}
+
+/// A source in memory.
+pub(super) struct Fake {
+    name: String,
+    clock: StoreClock,
+    /// The DLQ, oldest first.
+    letters: Vec<DeadLetter>,
+    /// The fields every entry is recorded with.
+    pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What the ledger knows of jobs.
+    pub(super) jobs: BTreeMap<String, JobCounts>,
+    /// Who leads.
+    pub(super) leader: Option<Lease>,
+    /// Every operation fails with this.
+    pub(super) broken: Option<StoreError>,
+    /// The state of the lanes by hook and lane.
+    pub(super) lanes: Mutex<BTreeMap<(String, &'static str), SavedLane>>,
+    /// Both lanes' events.
+    pub(super) outbox: Mutex<Vec<Posted>>,
+    /// So many edits of lanes are refused because somebody else saved in between.
+    pub(super) moves: Mutex<u32>,
+}
+
+impl Fake {
+    /// With these letters, oldest first.
+    pub(super) fn new(name: &str, letters: Vec<DeadLetter>) -> Fake {
+        let clock = StoreClock::default();
+        clock.set(now());
+        Fake {
+            name: name.to_owned(),
+            clock,
+            letters,
+            fields: Vec::new(),
+            jobs: BTreeMap::new(),
+            leader: None,
+            broken: None,
+            lanes: Mutex::default(),
+            outbox: Mutex::default(),
+            moves: Mutex::default(),
+        }
+    }
+
+    /// Saves a lane's state.
+    pub(super) fn set_lane(&self, hook: &str, lane: Lane, state: &str) {
+        let saved = SavedLane { revision: 1, state: state.to_owned() };
+        self.lanes.lock().unwrap().insert((hook.to_owned(), lane.as_str()), saved);
+    }
+
+    /// Puts an event into the outbox.
+    pub(super) fn post(&self, id: OutboxId, data: EventData) {
+        let event = Event { id: format!("msg_{id}"), at: Millis(i64::try_from(id.ms).unwrap()), data };
+        self.outbox.lock().unwrap().push(Posted { id, event });
+    }
+
+    fn works(&self) -> Result<()> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+}
+
+fn not_here<T>() -> Result<T> {
+    Err(StoreError::Unexpected("no command asks this".to_owned()))
+}
+
+#[async_trait]
+impl Ledger for Fake {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &StoreClock {
+        &self.clock
+    }
+
+    fn outbox_changes(&self) -> watch::Receiver<u64> {
+        watch::channel(0).1
+    }
+
+    async fn try_lease(&self, _: &str, _: Duration, _: u64) -> Result<TryLease> {
+        not_here()
+    }
+
+    async fn leader(&self) -> Result<Option<Lease>> {
+        self.works()?;
+        Ok(self.leader.clone())
+    }
+
+    async fn renew(&self, _: &Lease, _: Duration) -> Result<()> {
+        not_here()
+    }
+
+    async fn release(&self, _: &Lease) -> Result<()> {
+        not_here()
+    }
+
+    async fn attach(&self, _: &Lease, _: AttachOptions) -> Result<Attached> {
+        not_here()
+    }
+
+    fn is_after(&self, _: &str, _: &Cursor) -> bool {
+        false
+    }
+
+    async fn read(&self, _: &Cursor, _: usize, _: Option<Duration>) -> Result<Batch> {
+        not_here()
+    }
+
+    async fn commit(&self, _: &Lease, _: Commit<'_>) -> Result<Committed> {
+        not_here()
+    }
+
+    async fn survey(&self, _: &Lease) -> Result<Survey> {
+        not_here()
+    }
+
+    async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
+        self.works()?;
+        let outbox = self.outbox.lock().unwrap();
+        let of_lane = outbox.iter().filter(|posted| posted.event.kind().lane() == lane && posted.id > after);
+        let events: Vec<Posted> = of_lane.take(max).cloned().collect();
+        Ok(OutboxPage { last: events.last().map(|posted| posted.id), events, unreadable: 0 })
+    }
+
+    async fn outbox_get(&self, lane: Lane, id: OutboxId) -> Result<Option<Posted>> {
+        self.works()?;
+        let outbox = self.outbox.lock().unwrap();
+        Ok(outbox.iter().find(|posted| posted.event.kind().lane() == lane && posted.id == id).cloned())
+    }
+
+    async fn outbox_len(&self, lane: Lane) -> Result<u64> {
+        self.works()?;
+        let outbox = self.outbox.lock().unwrap();
+        Ok(outbox.iter().filter(|posted| posted.event.kind().lane() == lane).count() as u64)
+    }
+
+    async fn outbox_end(&self, lane: Lane) -> Result<OutboxId> {
+        self.works()?;
+        let outbox = self.outbox.lock().unwrap();
+        let of_lane = outbox.iter().filter(|posted| posted.event.kind().lane() == lane);
+        Ok(of_lane.map(|posted| posted.id).max().unwrap_or_default())
+    }
+
+    async fn outbox_trim(&self, _: &Lease, _: Lane, _: OutboxId, _: Option<u64>) -> Result<u64> {
+        not_here()
+    }
+
+    async fn append(&self, data: &EventData) -> Result<OutboxId> {
+        self.works()?;
+        let id = OutboxId { ms: u64::try_from(now().0).unwrap(), seq: 0 };
+        self.post(id, data.clone());
+        Ok(id)
+    }
+
+    async fn load_lane(&self, hook: &str, lane: Lane) -> Result<Option<SavedLane>> {
+        self.works()?;
+        Ok(self.lanes.lock().unwrap().get(&(hook.to_owned(), lane.as_str())).cloned())
+    }
+
+    async fn save_lane(&self, _: &Lease, _: &str, _: Lane, _: u64, _: &str) -> Result<u64> {
+        not_here()
+    }
+
+    async fn edit_lane(&self, hook: &str, lane: Lane, over: u64, state: &str) -> Result<u64> {
+        self.works()?;
+        let mut lanes = self.lanes.lock().unwrap();
+        let saved = lanes.get_mut(&(hook.to_owned(), lane.as_str())).ok_or(StoreError::Moved)?;
+        let mut moves = self.moves.lock().unwrap();
+        if *moves > 0 {
+            *moves -= 1;
+            saved.revision += 1;
+        }
+        if saved.revision != over {
+            return Err(StoreError::Moved);
+        }
+        *saved = SavedLane { revision: over + 1, state: state.to_owned() };
+        Ok(over + 1)
+    }
+
+    async fn overview(&self) -> Result<Overview> {
+        self.works()?;
+        let outbox = [self.outbox_len(Lane::ALL[0]).await?, self.outbox_len(Lane::ALL[1]).await?];
+        Ok(Overview {
+            entries: self.letters.len() as u64,
+            oldest: self.letters.first().map(|letter| letter.died_at),
+            newest: self.letters.last().map(|letter| letter.died_at),
+            added: self.letters.len() as u64 + 7,
+            lag: self.leader.as_ref().map(|_| 2),
+            deaths: 5,
+            leader: self.leader.clone(),
+            outbox,
+        })
+    }
+
+    async fn entry(&self, entry_id: &str) -> Result<Option<RawLetter>> {
+        self.works()?;
+        let found = self.letters.iter().find(|letter| letter.entry_id == entry_id);
+        Ok(found.map(|letter| RawLetter { letter: letter.clone(), fields: self.fields.clone() }))
+    }
+
+    async fn page(&self, before: Option<&str>, max: usize) -> Result<DlqPage> {
+        self.works()?;
+        let newest_first = self.letters.iter().rev();
+        let rest: Vec<_> = match before {
+            None => newest_first.collect(),
+            Some(before) => newest_first.skip_while(|letter| letter.entry_id != before).skip(1).collect(),
+        };
+        let letters: Vec<DeadLetter> = rest.iter().take(max).map(|letter| (*letter).clone()).collect();
+        let next = (rest.len() > max).then(|| letters.last().map(|last| last.entry_id.clone())).flatten();
+        Ok(DlqPage { letters, next })
+    }
+
+    async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>> {
+        self.works()?;
+        Ok(job_ids.iter().map(|id| self.jobs.get(id).copied().unwrap_or_default()).collect())
+    }
+}

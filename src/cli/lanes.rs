@@ -1,0 +1,183 @@
+//! What a hook's lane has saved, interpreted for people and rewound for them. The only place here that knows what is
+//! in a saved lane.
+
+use serde::Serialize;
+
+use super::{exit::Failure, shim::LaneState};
+use crate::{
+    event::Lane,
+    ledger::{self, Ledger, OutboxId, SavedLane, StoreError},
+    letter::Millis,
+};
+
+/// Events read in one piece while counting.
+const PAGE: usize = 500;
+/// Events counted at most where only the size matters.
+const COUNTED_AT_MOST: u64 = 2_000;
+/// How often an edit is tried again because the leader saved in between.
+const EDITS: u32 = 50;
+
+/// How a lane stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Standing {
+    /// Nothing stands in the way.
+    Delivering,
+    /// The endpoint fails and is probed.
+    Failing,
+    /// A 410 has switched the hook off.
+    Off,
+    /// No leader has served this hook here yet.
+    New,
+    /// Saved by a build that this one does not understand.
+    Unreadable,
+}
+
+/// One lane of one hook in one source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct LanePicture {
+    /// `deaths` or `alerts`.
+    pub(super) lane: &'static str,
+    /// How it stands.
+    pub(super) state: Standing,
+    /// Since when the endpoint has been failing.
+    #[serde(skip)]
+    pub(super) failing_since: Option<Millis>,
+    /// Everything up to here has been read from the outbox.
+    pub(super) position: Option<String>,
+    /// Events of the outbox that have not been read yet.
+    pub(super) backlog: u64,
+    /// There are more than `backlog` says.
+    pub(super) backlog_is_more: bool,
+    /// Events and folded deaths that are read, but not delivered or given up yet.
+    pub(super) pending: u64,
+}
+
+/// Looks at one lane. `fingerprint` is the hook's, by which a switched-off one is known.
+pub(super) async fn picture(
+    ledger: &dyn Ledger,
+    hook: &str,
+    fingerprint: &str,
+    lane: Lane,
+) -> ledger::Result<LanePicture> {
+    let mut picture = LanePicture {
+        lane: lane.as_str(),
+        state: Standing::New,
+        failing_since: None,
+        position: None,
+        backlog: 0,
+        backlog_is_more: false,
+        pending: 0,
+    };
+    let Some(saved) = ledger.load_lane(hook, lane).await? else { return Ok(picture) };
+    let Ok(state) = LaneState::from_json(&saved.state) else {
+        return Ok(LanePicture { state: Standing::Unreadable, ..picture });
+    };
+    picture.failing_since = state.failing_since().map(Millis);
+    picture.state = match picture.failing_since {
+        _ if state.is_off(fingerprint) => Standing::Off,
+        Some(_) => Standing::Failing,
+        None => Standing::Delivering,
+    };
+    picture.position = Some(state.cursor().to_string());
+    picture.pending = state.unsettled();
+    let events = events_after(ledger, lane, state.cursor(), None, COUNTED_AT_MOST + 1).await?;
+    picture.backlog = events.min(COUNTED_AT_MOST);
+    picture.backlog_is_more = events > COUNTED_AT_MOST;
+    Ok(picture)
+}
+
+/// What has become of one event in one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Delivered, or given up.
+    Settled,
+    /// So many tries have failed, and there will be more.
+    Trying(u32),
+    /// Not read yet.
+    Waiting,
+    /// The hook is switched off by a 410.
+    Off,
+}
+
+/// What has become of the event at `id`.
+pub(super) async fn fate(
+    ledger: &dyn Ledger,
+    hook: &str,
+    fingerprint: &str,
+    lane: Lane,
+    id: OutboxId,
+) -> ledger::Result<Fate> {
+    let Some(saved) = ledger.load_lane(hook, lane).await? else { return Ok(Fate::Waiting) };
+    let state = read(&saved)?;
+    Ok(match state.attempts_of(id) {
+        _ if state.is_off(fingerprint) => Fate::Off,
+        Some(attempts) => Fate::Trying(attempts),
+        None if state.cursor() < id => Fate::Waiting,
+        None => Fate::Settled,
+    })
+}
+
+/// Events between `to` and where the lane has read to, which a rewind to `to` has it read again; `None` where nothing
+/// was ever saved.
+pub(super) async fn events_since(
+    ledger: &dyn Ledger,
+    hook: &str,
+    lane: Lane,
+    to: OutboxId,
+) -> ledger::Result<Option<u64>> {
+    let Some(saved) = ledger.load_lane(hook, lane).await? else { return Ok(None) };
+    let cursor = read(&saved)?.cursor();
+    if cursor <= to {
+        return Ok(Some(0));
+    }
+    events_after(ledger, lane, to, Some(cursor), u64::MAX).await.map(Some)
+}
+
+/// Has the lane read everything after `to` again.
+pub(super) async fn rewind(ledger: &dyn Ledger, hook: &str, lane: Lane, to: OutboxId) -> Result<(), Failure> {
+    for _ in 0..EDITS {
+        let Some(saved) = ledger.load_lane(hook, lane).await.map_err(Failure::store(ledger.name()))? else {
+            return Ok(());
+        };
+        let mut state = read(&saved).map_err(Failure::store(ledger.name()))?;
+        state.rewind(to);
+        match ledger.edit_lane(hook, lane, saved.revision, &state.to_json()).await {
+            Ok(_) => return Ok(()),
+            // The leader saved in between: its new state is rewound instead.
+            Err(StoreError::Moved) => {}
+            Err(error) => return Err(Failure::store(ledger.name())(error)),
+        }
+    }
+    Err(Failure::Failed(format!(
+        "{}: the {} lane of {hook} was saved by others {EDITS} times in a row; try again",
+        ledger.name(),
+        lane.as_str()
+    )))
+}
+
+fn read(saved: &SavedLane) -> ledger::Result<LaneState> {
+    LaneState::from_json(&saved.state)
+        .map_err(|error| StoreError::Unexpected(format!("a lane that this build cannot read: {error}")))
+}
+
+/// Counts a lane's events after `after`, up to and including `until`, to about `limit`.
+async fn events_after(
+    ledger: &dyn Ledger,
+    lane: Lane,
+    after: OutboxId,
+    until: Option<OutboxId>,
+    limit: u64,
+) -> ledger::Result<u64> {
+    let (mut after, mut events) = (after, 0);
+    while events < limit {
+        let page = ledger.outbox(lane, after, PAGE).await?;
+        let within = |id: OutboxId| until.is_none_or(|until| id <= until);
+        events += page.events.iter().filter(|posted| within(posted.id)).count() as u64;
+        match page.last {
+            Some(last) if within(last) => after = last,
+            _ => break,
+        }
+    }
+    Ok(events)
+}

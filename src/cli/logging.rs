@@ -1,0 +1,41 @@
+//! Where log lines go: stderr, as the configuration says.
+
+use std::io::{self, IsTerminal as _};
+
+use tracing_subscriber::{EnvFilter, fmt};
+
+use super::exit::Failure;
+use crate::config::{LogConfig, LogFormat};
+
+/// What the reading commands log with `-v`.
+const VERBOSE: &str = "debug";
+
+/// For the sidecar. `level` overrides the configuration's.
+pub(super) fn init(config: &LogConfig, level: Option<&str>, color: bool) -> Result<(), Failure> {
+    let directives = level.unwrap_or(&config.level);
+    let filter = EnvFilter::try_new(directives)
+        .map_err(|error| Failure::Config(format!("the log level {directives:?} cannot be read: {error}")))?;
+    let lines = fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Logging that is set up already, as in a test that runs a command, stays as it is.
+    let _ = match config.format {
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+        LogFormat::Text => lines.with_ansi(color && io::stderr().is_terminal()).try_init(),
+    };
+    Ok(())
+}
+
+/// For a reading command that was asked to tell what it does.
+pub(super) fn init_verbose(color: bool) {
+    let lines = fmt().with_env_filter(EnvFilter::new(VERBOSE)).with_writer(io::stderr);
+    let _ = lines.with_ansi(color && io::stderr().is_terminal()).try_init();
+}
+
+/// Checks a `--log-level` while the command line is read.
+pub(super) fn parse_level(text: &str) -> Result<String, String> {
+    match EnvFilter::try_new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => {
+            Err(format!("{error}; write a level such as debug, or directives such as info,sexton::hook=debug"))
+        }
+    }
+}

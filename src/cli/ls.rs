@@ -1,0 +1,279 @@
+//! `sexton ls`: the entries of the DLQs, newest first.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, ValueEnum};
+
+use super::{
+    exit::Failure,
+    filter::{FilterArgs, Found, Walk},
+    io::{Io, json},
+    source::{SourceArgs, chosen},
+    table::{Column, Rows},
+    text::{age, count, cut_line, line},
+};
+use crate::{clock::monotonic, ledger::Ledger, letter::Millis};
+
+/// Progress is shown from here on, and this often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// Characters of an error that a table shows at most.
+const LONGEST_ERROR: usize = 500;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  sexton ls
+  sexton ls --task 'send_*' --newer-than 1h
+  sexton ls --error '(?i)timed? ?out' --older-than 10m -o jsonl
+  sexton ls --smallage redis://localhost:6379 --limit 10
+
+Entries are listed newest first, one source after the other in the order of the
+configuration. Where there is more, a cursor is given: `--after CURSOR` lists on
+from there, whatever came or went meanwhile.";
+
+/// Arguments of `sexton ls`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct LsArgs {
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    /// How many entries at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Paging")]
+    limit: u64,
+
+    /// List on from here: the cursor an earlier listing ended with
+    #[arg(long, value_name = "CURSOR", conflicts_with = "offset", help_heading = "Paging")]
+    after: Option<String>,
+
+    /// Skip this many matching entries. Shifts while entries come and go, so pages may overlap or miss some; prefer
+    /// --after
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Paging")]
+    offset: u64,
+
+    /// json: {"items":[…],"next_cursor":…}, items with the fields of the job.dead event; jsonl: one item a line
+    #[arg(short, long, value_enum, default_value_t = Form::Table, help_heading = "Output")]
+    output: Form,
+}
+
+/// How entries are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people.
+    Table,
+    /// One document.
+    Json,
+    /// One item a line.
+    Jsonl,
+}
+
+/// Lists entries.
+pub(super) async fn ls(ledgers: &[Arc<dyn Ledger>], args: &LsArgs, io: &mut Io<'_>) -> Result<(), Failure> {
+    let filter = args.filter.compile()?;
+    let sources = chosen(ledgers, filter.sources.as_ref())?;
+    let start = match &args.after {
+        Some(cursor) => Cursor::parse(cursor, &sources)?,
+        None => Cursor { source: 0, before: None },
+    };
+    let mut listing = Listing::new(args.output, ledgers.len() > 1, io)?;
+    let mut progress = Progress::new(filter.is_selective());
+    let (mut skip, mut left, mut scanned) = (args.offset, args.limit, 0);
+    let mut before = start.before;
+    for (number, ledger) in sources.iter().enumerate().skip(start.source) {
+        // Asked first because the answer brings the store's time, by which ages are counted.
+        let entries = ledger.overview().await.map_err(Failure::store(ledger.name()))?.entries;
+        let mut walk = Walk::new(*ledger, &filter, ledger.clock().now(), before.take());
+        while let Some(found) = walk.next().await.map_err(Failure::store(ledger.name()))? {
+            let skipped = skip.min(found.len() as u64);
+            skip -= skipped;
+            let mut wanted: Vec<Found> =
+                found.into_iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)).collect();
+            let room = usize::try_from(left).unwrap_or(usize::MAX);
+            let more_here = wanted.len() > room || !walk.ended();
+            wanted.truncate(room);
+            left -= wanted.len() as u64;
+            fill_in(*ledger, &mut wanted).await?;
+            if !wanted.is_empty() {
+                progress.clear(io)?;
+            }
+            for entry in &wanted {
+                listing.entry(ledger.clock().now(), entry, io)?;
+            }
+            if left == 0 {
+                progress.clear(io)?;
+                let next = match wanted.last() {
+                    Some(last) if more_here => Some(format!("{}/{}", ledger.name(), last.job.entry_id)),
+                    _ => sources.get(number + 1).map(|next| format!("{}/", next.name())),
+                };
+                return listing.end(next, io);
+            }
+            progress.show(ledger.name(), scanned + walk.scanned, entries, io)?;
+        }
+        scanned += walk.scanned;
+    }
+    progress.clear(io)?;
+    listing.end(None, io)
+}
+
+/// Deaths and retries as the ledger knows them.
+async fn fill_in(ledger: &dyn Ledger, found: &mut [Found]) -> Result<(), Failure> {
+    let ids: Vec<String> = found.iter().filter_map(|found| found.job.job_id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let counts = ledger.jobs(&ids).await.map_err(Failure::store(ledger.name()))?;
+    let known = found.iter_mut().filter(|found| found.job.job_id.is_some());
+    for (found, counts) in known.zip(counts) {
+        found.job.deaths = counts.deaths;
+        found.job.retries = counts.retries;
+    }
+    Ok(())
+}
+
+/// Where a listing goes on: `source/entry`, after that entry, or `source/`, at that source's newest. Opaque to users.
+#[derive(Debug, PartialEq, Eq)]
+struct Cursor {
+    /// Number of the source among those listed.
+    source: usize,
+    /// Only entries older than this one.
+    before: Option<String>,
+}
+
+impl Cursor {
+    fn parse(text: &str, sources: &[&dyn Ledger]) -> Result<Cursor, Failure> {
+        let bad = |why: &str| Failure::Usage(format!("--after: {:?} {why}", line(text)));
+        let (source, entry) = text.rsplit_once('/').ok_or_else(|| bad("is not a cursor of an earlier listing"))?;
+        let source = sources
+            .iter()
+            .position(|ledger| ledger.name() == source)
+            .ok_or_else(|| bad("is of a source that is not being listed"))?;
+        Ok(Cursor { source, before: (!entry.is_empty()).then(|| entry.to_owned()) })
+    }
+}
+
+const COLUMNS: &[Column] = &[
+    Column { head: "AGE", may_be_cut: false },
+    Column { head: "ENTRY", may_be_cut: false },
+    Column { head: "TASK", may_be_cut: true },
+    Column { head: "QUEUE", may_be_cut: true },
+    Column { head: "REASON", may_be_cut: true },
+    Column { head: "ERROR", may_be_cut: true },
+    Column { head: "GROUP", may_be_cut: false },
+];
+
+/// Entries on their way out.
+enum Listing {
+    Table { rows: Rows, with_source: bool, any: bool },
+    Json { any: bool },
+    Jsonl,
+}
+
+impl Listing {
+    fn new(form: Form, with_source: bool, io: &mut Io<'_>) -> Result<Listing, Failure> {
+        Ok(match form {
+            Form::Table => Listing::Table { rows: Rows::new(COLUMNS, io.screen), with_source, any: false },
+            Form::Json => {
+                io.out.write_all(b"{\"items\":[")?;
+                Listing::Json { any: false }
+            }
+            Form::Jsonl => Listing::Jsonl,
+        })
+    }
+
+    fn entry(&mut self, now: Millis, found: &Found, io: &mut Io<'_>) -> Result<(), Failure> {
+        match self {
+            Listing::Table { rows, with_source, any } => {
+                *any = true;
+                rows.push(io.out, row(now, found, *with_source, io.screen.width.is_some()))?;
+            }
+            Listing::Json { any } => {
+                io.out.write_all(if *any { b",\n" } else { b"\n" })?;
+                *any = true;
+                json(io.out, &found.job)?;
+            }
+            Listing::Jsonl => io.json(&found.job)?,
+        }
+        Ok(())
+    }
+
+    fn end(self, next: Option<String>, io: &mut Io<'_>) -> Result<(), Failure> {
+        match self {
+            Listing::Table { any: false, .. } => writeln!(io.err, "no entries")?,
+            Listing::Table { mut rows, .. } => {
+                rows.write(io.out)?;
+                hint(next, io)?;
+            }
+            Listing::Json { any } => {
+                io.out.write_all(if any { b"\n],\"next_cursor\":" } else { b"],\"next_cursor\":" })?;
+                json(io.out, &next)?;
+                io.out.write_all(b"}\n")?;
+            }
+            Listing::Jsonl => hint(next, io)?,
+        }
+        Ok(())
+    }
+}
+
+fn hint(next: Option<String>, io: &mut Io<'_>) -> Result<(), Failure> {
+    if let Some(next) = next {
+        io.out.flush()?;
+        writeln!(io.err, "more with --after {}", line(&next))?;
+    }
+    Ok(())
+}
+
+fn row(now: Millis, found: &Found, with_source: bool, cut: bool) -> Vec<String> {
+    let job = &found.job;
+    let cell = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| line(text).into_owned());
+    let error = match (job.error.kind.as_deref(), job.error.message.as_deref()) {
+        (Some(kind), Some(message)) => format!("{kind}: {message}"),
+        (Some(only), None) | (None, Some(only)) => only.to_owned(),
+        (None, None) => "-".to_owned(),
+    };
+    let error = if cut { cut_line(&error, LONGEST_ERROR) } else { line(&error) }.into_owned();
+    let entry = line(&job.entry_id);
+    let entry = if with_source { format!("{}/{entry}", job.source) } else { entry.into_owned() };
+    vec![
+        age(now, found.died_at),
+        entry,
+        cell(job.task.as_deref()),
+        cell(job.queue.as_deref()),
+        cell(job.reason.as_deref()),
+        error,
+        cell(Some(&job.group)),
+    ]
+}
+
+/// A line on the terminal about how far a long search has come.
+struct Progress {
+    wanted: bool,
+    last: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(wanted: bool) -> Progress {
+        Progress { wanted, last: monotonic(), shown: false }
+    }
+
+    fn show(&mut self, source: &str, scanned: u64, entries: u64, io: &mut Io<'_>) -> Result<(), Failure> {
+        if self.wanted && io.screen.progress && self.last.elapsed() >= PROGRESS_EVERY {
+            (self.last, self.shown) = (monotonic(), true);
+            write!(io.err, "\r{source}: scanned {} of {}\x1b[K", count(scanned), count(entries))?;
+            io.err.flush()?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, io: &mut Io<'_>) -> Result<(), Failure> {
+        if std::mem::take(&mut self.shown) {
+            write!(io.err, "\r\x1b[K")?;
+            io.err.flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! The command line: what people type, what they see, and how the process ends.
+//!
+//! A thin layer. Commands read the ledger through its contract and write to injected streams; nothing here decides
+//! anything about jobs.
+
+mod check;
+mod errors;
+mod exit;
+#[cfg(test)]
+mod fake;
+mod filter;
+mod hooks;
+mod io;
+mod lanes;
+mod logging;
+mod ls;
+mod payload;
+mod run;
+mod shim;
+mod show;
+mod source;
+mod stats;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{future::Future, io::BufWriter, process::ExitCode, time::Duration};
+
+use clap::{Parser, Subcommand};
+
+use self::{
+    exit::{Exit, Failure},
+    io::{Io, Screen},
+    shim::demo,
+    source::ledgers,
+    text::line,
+};
+use crate::config::{Env, ProcessEnv};
+
+/// Work that was left behind when a command ended gets this long.
+const LEFT_BEHIND: Duration = Duration::from_millis(200);
+
+const ABOUT: &str = "\
+Sexton stands beside job workers, watches their dead-letter queue, and announces every death.";
+
+const NOTES: &str = "\
+Examples:
+  sexton demo
+  sexton run -c sexton.yaml
+  sexton ls --smallage redis://localhost:6379 --newer-than 1h
+  sexton show 1795972370488-0
+
+Exit codes:
+  0   done
+  1   failed: not found, not delivered, not written
+  2   the command line makes no sense
+  69  a store cannot be used: unreachable, refusing, or taking no writes
+  78  the configuration is wrong";
+
+#[derive(Parser, Clone, Debug)]
+#[command(name = "sexton", version, about = ABOUT, after_help = NOTES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Log to stderr what a command does
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Run the sidecar
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::RunArgs),
+    /// Check the configuration
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::CheckArgs),
+    /// List dead letters, newest first
+    #[command(after_help = ls::EXAMPLES)]
+    Ls(ls::LsArgs),
+    /// Show everything about one dead letter
+    #[command(after_help = show::EXAMPLES)]
+    Show(show::ShowArgs),
+    /// Show every failed attempt, not just the last
+    #[command(after_help = errors::EXAMPLES)]
+    Errors(errors::ErrorsArgs),
+    /// Show the picture of every source in one screen
+    #[command(after_help = stats::EXAMPLES)]
+    Stats(stats::StatsArgs),
+    /// Look at hooks, test one, or send again
+    Hooks(hooks::HooksArgs),
+    /// See all of it on a private Redis, in two minutes
+    #[command(after_help = "Example:\n  sexton demo\n\nNeeds redis-server on the PATH. Leaves nothing behind.")]
+    Demo,
+}
+
+/// Reads the command line, does what it says, and says how that went.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to stdout and is no failure; whoever reads it may have read enough.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
+        }
+    };
+    let env = ProcessEnv;
+    let no_color = env.var("NO_COLOR");
+    // Neither is locked: the sidecar logs from other threads.
+    let (mut out, mut err) = (BufWriter::new(std::io::stdout()), std::io::stderr());
+    let mut input = std::io::stdin().lock();
+    let screen = Screen::of_process(no_color.as_deref());
+    let mut io = Io { out: &mut out, err: &mut err, input: &mut input, screen };
+    let color = no_color.as_deref().is_none_or(str::is_empty);
+    let done = dispatch(&cli, &env, color, &mut io).and_then(|()| io.out.flush().map_err(Failure::from));
+    match done {
+        Ok(()) => Exit::Done.into(),
+        Err(failure) => {
+            let exit = failure.exit();
+            // What was found before it failed is still shown. That stdout or stderr is closed is no news by now.
+            let _ = io.out.flush();
+            if exit != Exit::Done {
+                for problem in failure.to_string().lines() {
+                    let _ = writeln!(io.err, "sexton: {}", line(problem));
+                }
+            }
+            exit.into()
+        }
+    }
+}
+
+fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<(), Failure> {
+    if cli.verbose && !matches!(cli.command, Command::Run(_)) {
+        logging::init_verbose(color);
+    }
+    match &cli.command {
+        Command::Run(args) => {
+            let config = args.source.config(env)?;
+            wait_for(Threads::Many, run::run(config, args, color))
+        }
+        Command::Check(args) => check::check(&args.source.config(env)?, io),
+        Command::Ls(args) => {
+            let config = args.source.config(env)?;
+            wait_for(Threads::One, async { ls::ls(&ledgers(&config), args, io).await })
+        }
+        Command::Show(args) => {
+            let config = args.source.config(env)?;
+            wait_for(Threads::One, async { show::show(&ledgers(&config), args, io).await })
+        }
+        Command::Errors(args) => {
+            let config = args.source.config(env)?;
+            wait_for(Threads::One, async { errors::errors(&ledgers(&config), args, io).await })
+        }
+        Command::Stats(args) => {
+            let config = args.source.config(env)?;
+            wait_for(Threads::One, async { stats::stats(&config, &ledgers(&config), args, io).await })
+        }
+        Command::Hooks(args) => {
+            let config = args.verb.source().config(env)?;
+            wait_for(Threads::One, async { hooks::hooks(&config, &ledgers(&config), args, io).await })
+        }
+        Command::Demo => wait_for(Threads::Many, async {
+            let colours = if io.screen.emphasis { demo::Colours::On } else { demo::Colours::Off };
+            demo::run(&mut *io.out, colours).await.map_err(|error| Failure::Failed(format!("{error:#}")))
+        }),
+    }
+}
+
+/// How many threads a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Threads {
+    /// A reading command does one thing after the other.
+    One,
+    /// The sidecar's loops run side by side.
+    Many,
+}
+
+fn wait_for(threads: Threads, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        Threads::Many => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime =
+        builder.enable_all().build().map_err(|error| Failure::Failed(format!("cannot start threads: {error}")))?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    done
+}

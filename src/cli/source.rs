@@ -1,0 +1,181 @@
+//! Which configuration and which sources a command works on, and how an entry is named.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::Args;
+use globset::GlobSet;
+
+use super::{exit::Failure, text::line};
+use crate::{
+    config::{Config, Env, read},
+    ledger::{Ledger, RawLetter},
+    letter::Millis,
+    smallage,
+};
+
+/// Read where neither a flag nor a variable names a file.
+const DEFAULT_FILE: &str = "sexton.yaml";
+/// Names the configuration file where no flag does.
+const FILE_VARIABLE: &str = "SEXTON_CONFIG";
+/// smallage's own default.
+const DEFAULT_NAMESPACE: &str = "lrs";
+
+/// Where the sources are found.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Sources")]
+pub(super) struct SourceArgs {
+    /// Configuration file [default: $SEXTON_CONFIG, else sexton.yaml in the working directory]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "smallage")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Instead of a configuration: the Redis of a smallage namespace, such as redis://localhost:6379. A password in
+    /// here shows in the list of processes; a configuration can take it from a file
+    #[arg(long, value_name = "URL")]
+    pub(super) smallage: Option<String>,
+
+    /// The smallage namespace [default: lrs]
+    #[arg(long, value_name = "NAME", requires = "smallage")]
+    pub(super) namespace: Option<String>,
+}
+
+impl SourceArgs {
+    /// The checked configuration these arguments mean.
+    pub(super) fn config(&self, env: &dyn Env) -> Result<Config, Failure> {
+        self.config_in(env, Path::new(""))
+    }
+
+    fn config_in(&self, env: &dyn Env, working_directory: &Path) -> Result<Config, Failure> {
+        if let Some(url) = &self.smallage {
+            let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+            return Config::for_smallage(url, namespace).map_err(|problems| Failure::Config(problems.to_string()));
+        }
+        read(&self.file(env, working_directory)?, env).map_err(|problems| Failure::Config(problems.to_string()))
+    }
+
+    fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {
+        if let Some(file) = &self.config {
+            return Ok(file.clone());
+        }
+        if let Some(file) = env.var(FILE_VARIABLE).filter(|file| !file.is_empty()) {
+            return Ok(file.into());
+        }
+        let file = working_directory.join(DEFAULT_FILE);
+        if file.exists() {
+            return Ok(file);
+        }
+        Err(Failure::Usage(format!(
+            "no source: name a configuration with --config FILE or {FILE_VARIABLE}, put a {DEFAULT_FILE} into the \
+             working directory, or name a store with --smallage redis://HOST:PORT"
+        )))
+    }
+}
+
+/// The sources of a configuration, in its order. Nothing is connected yet.
+pub(super) fn ledgers(config: &Config) -> Vec<Arc<dyn Ledger>> {
+    config.sources.iter().map(smallage::open).collect()
+}
+
+/// The store's time, by which ages are counted. Asks the store, so it also tells early whether there is one.
+pub(super) async fn store_time(ledger: &dyn Ledger) -> Result<Millis, Failure> {
+    ledger.overview().await.map_err(Failure::store(ledger.name()))?;
+    Ok(ledger.clock().now())
+}
+
+/// The sources whose names match one of the globs, or all of them without any.
+pub(super) fn chosen<'a>(
+    ledgers: &'a [Arc<dyn Ledger>],
+    globs: Option<&GlobSet>,
+) -> Result<Vec<&'a dyn Ledger>, Failure> {
+    let chosen: Vec<&dyn Ledger> =
+        ledgers.iter().map(AsRef::as_ref).filter(|l| globs.is_none_or(|globs| globs.is_match(l.name()))).collect();
+    if chosen.is_empty() {
+        return Err(Failure::Usage(format!("no source matches --source; there is {}", names(ledgers))));
+    }
+    Ok(chosen)
+}
+
+/// The sources' names, for messages.
+pub(super) fn names(ledgers: &[Arc<dyn Ledger>]) -> String {
+    ledgers.iter().map(|ledger| ledger.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// The source called `name`.
+pub(super) fn named<'a>(ledgers: &'a [Arc<dyn Ledger>], name: &str) -> Result<&'a dyn Ledger, Failure> {
+    let found = ledgers.iter().find(|ledger| ledger.name() == name);
+    found
+        .map(AsRef::as_ref)
+        .ok_or_else(|| Failure::Usage(format!("there is no source {:?}; there is {}", line(name), names(ledgers))))
+}
+
+/// Splits `source/entry` where what stands before the slash is a source; else the text means something in any source.
+pub(super) fn split<'a>(ledgers: &'a [Arc<dyn Ledger>], text: &'a str) -> (Vec<&'a dyn Ledger>, &'a str) {
+    if let Some((source, entry)) = text.split_once('/')
+        && let Some(ledger) = ledgers.iter().find(|ledger| ledger.name() == source)
+    {
+        return (vec![ledger.as_ref()], entry);
+    }
+    (ledgers.iter().map(AsRef::as_ref).collect(), text)
+}
+
+/// The entry called `text`, `source/entry` or just the entry, with its source; `None` if no source has it.
+pub(super) async fn find<'a>(
+    ledgers: &'a [Arc<dyn Ledger>],
+    text: &'a str,
+) -> Result<Option<(&'a dyn Ledger, RawLetter)>, Failure> {
+    let (sources, entry) = split(ledgers, text);
+    let mut found: Option<(&dyn Ledger, RawLetter)> = None;
+    for ledger in sources {
+        let Some(raw) = ledger.entry(entry).await.map_err(Failure::store(ledger.name()))? else { continue };
+        if let Some((other, _)) = &found {
+            return Err(Failure::Usage(format!(
+                "{entry} is an entry of {} and of {}; write {}/{entry} or {}/{entry}",
+                other.name(),
+                ledger.name(),
+                other.name(),
+                ledger.name()
+            )));
+        }
+        found = Some((ledger, raw));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn args(config: Option<&Path>, smallage: Option<&str>) -> SourceArgs {
+        SourceArgs { config: config.map(Into::into), smallage: smallage.map(Into::into), namespace: None }
+    }
+
+    #[test]
+    fn the_flag_wins_over_the_variable_and_that_over_the_default_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let file = folder.path().join(name);
+            let text = format!("sources: [{{ name: {}, smallage: {{ url: 'redis://x:1' }} }}]", name.replace('.', "-"));
+            std::fs::write(&file, text).unwrap();
+            file
+        };
+        let (flag, variable) = (write("flag.yaml"), write("variable.yaml"));
+        let set = BTreeMap::from([(FILE_VARIABLE.to_owned(), variable.display().to_string())]);
+        let empty = BTreeMap::from([(FILE_VARIABLE.to_owned(), String::new())]);
+        let name = |args: &SourceArgs, env: &dyn Env| {
+            args.config_in(env, folder.path()).map(|config| config.sources[0].name.clone()).map_err(|f| f.exit() as u8)
+        };
+        assert_eq!(name(&args(None, None), &BTreeMap::new()), Err(2), "nothing names a source");
+        assert_eq!(name(&args(None, None), &empty), Err(2));
+        write("sexton.yaml");
+        assert_eq!(name(&args(None, None), &BTreeMap::new()).as_deref(), Ok("sexton-yaml"));
+        assert_eq!(name(&args(None, None), &set).as_deref(), Ok("variable-yaml"));
+        assert_eq!(name(&args(Some(&flag), None), &set).as_deref(), Ok("flag-yaml"));
+        assert_eq!(name(&args(None, Some("redis://x:1")), &set).as_deref(), Ok("lrs"));
+        assert_eq!(name(&args(None, Some("http://x")), &set), Err(78));
+        assert_eq!(name(&args(Some(&folder.path().join("none.yaml")), None), &set), Err(78));
+    }
+}

@@ -1,0 +1,266 @@
+//! `sexton stats`: the picture of every source in one screen.
+
+use std::{collections::HashMap, sync::Arc};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{
+    exit::Failure,
+    filter::{Filter, Walk},
+    hooks::{LanesShown, backlog, lanes_of, standing},
+    io::Io,
+    show::Output,
+    source::SourceArgs,
+    text::{count, counted, cut_line, line, when},
+};
+use crate::{
+    config::Config,
+    event::{Lane, rfc3339},
+    ledger::{Ledger, Overview},
+    letter::{DeadLetter, Millis},
+};
+
+/// Entries that groups and tasks are counted over.
+const NEWEST: usize = 1_000;
+/// Groups and tasks listed.
+const TOP: usize = 5;
+/// Characters of an error in the list of groups.
+const LONGEST_ERROR: usize = 120;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  sexton stats
+  sexton stats -c sexton.yaml -o json
+
+Groups and tasks are counted over the newest 1,000 entries of each source.";
+
+/// Arguments of `sexton stats`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct StatsArgs {
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t = Output::Text, help_heading = "Output")]
+    output: Output,
+}
+
+/// One source.
+#[derive(Debug, Serialize)]
+struct Picture {
+    source: String,
+    entries: u64,
+    oldest: Option<String>,
+    newest: Option<String>,
+    added: u64,
+    /// Entries not read yet; none if Sexton has never led here.
+    lag: Option<u64>,
+    /// Deaths committed to the ledger.
+    deaths: u64,
+    leader: Option<Leader>,
+    outbox: Outbox,
+    hooks: Vec<HookStands>,
+    top: Top,
+    #[serde(skip)]
+    now: Millis,
+    #[serde(skip)]
+    ends: (Option<Millis>, Option<Millis>),
+}
+
+#[derive(Debug, Serialize)]
+struct Leader {
+    holder: String,
+    epoch: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Outbox {
+    deaths: u64,
+    alerts: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct HookStands {
+    hook: String,
+    #[serde(flatten)]
+    stands: LanesShown,
+}
+
+/// What is frequent among the newest entries.
+#[derive(Debug, Default, Serialize)]
+struct Top {
+    /// Entries looked at.
+    over: u64,
+    groups: Vec<Counted>,
+    tasks: Vec<Counted>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Counted {
+    /// The group or the task.
+    name: String,
+    count: u64,
+    /// Task and error of the group's newest entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample: Option<String>,
+}
+
+/// Shows the picture. A source that cannot be reached does not hide the others.
+pub(super) async fn stats(
+    config: &Config,
+    ledgers: &[Arc<dyn Ledger>],
+    args: &StatsArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Failure> {
+    let mut pictures = Vec::new();
+    let mut failure = None;
+    for ledger in ledgers {
+        match picture(config, ledger.as_ref()).await {
+            Ok(picture) if args.output == Output::Json => pictures.push(picture),
+            Ok(picture) => write(&picture, io)?,
+            Err(failed) => {
+                if let Some(before) = failure.replace(failed) {
+                    writeln!(io.err, "sexton: {}", line(&before.to_string()))?;
+                }
+            }
+        }
+    }
+    if args.output == Output::Json {
+        #[derive(Serialize)]
+        struct Items {
+            items: Vec<Picture>,
+        }
+        io.json(&Items { items: pictures })?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+async fn picture(config: &Config, ledger: &dyn Ledger) -> Result<Picture, Failure> {
+    let source = ledger.name();
+    let Overview { entries, oldest, newest, added, lag, deaths, leader, outbox } =
+        ledger.overview().await.map_err(Failure::store(source))?;
+    let mut hooks = Vec::new();
+    for hook in &config.hooks {
+        hooks.push(HookStands { hook: hook.name.clone(), stands: lanes_of(ledger, hook).await? });
+    }
+    let everything = Filter::default();
+    let mut walk = Walk::new(ledger, &everything, Millis(0), None);
+    let mut letters = Vec::new();
+    while letters.len() < NEWEST
+        && let Some(page) = walk.letters().await.map_err(Failure::store(source))?
+    {
+        letters.extend(page.into_iter().map(Sample::of));
+    }
+    letters.truncate(NEWEST);
+    Ok(Picture {
+        source: source.to_owned(),
+        entries,
+        oldest: oldest.and_then(rfc3339),
+        newest: newest.and_then(rfc3339),
+        added,
+        lag,
+        deaths,
+        leader: leader.map(|lease| Leader { holder: lease.holder, epoch: lease.epoch }),
+        outbox: Outbox { deaths: outbox[0], alerts: outbox[1] },
+        hooks,
+        top: top(&letters),
+        now: ledger.clock().now(),
+        ends: (oldest, newest),
+    })
+}
+
+/// What is kept of an entry for counting.
+#[derive(Debug)]
+struct Sample {
+    group: String,
+    task: String,
+    error: String,
+}
+
+impl Sample {
+    fn of(letter: DeadLetter) -> Sample {
+        let error = letter.error.to_string().chars().take(LONGEST_ERROR).collect();
+        Sample { group: letter.group.0, task: letter.task, error }
+    }
+}
+
+/// The most frequent groups and tasks; `letters` are newest first.
+fn top(letters: &[Sample]) -> Top {
+    let largest = |mut all: Vec<Counted>| {
+        all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+        all.truncate(TOP);
+        all
+    };
+    let mut groups: HashMap<&str, Counted> = HashMap::new();
+    let mut tasks: HashMap<&str, Counted> = HashMap::new();
+    for letter in letters {
+        let group = groups.entry(&letter.group).or_insert_with(|| Counted {
+            name: letter.group.clone(),
+            count: 0,
+            sample: Some(format!("{}: {}", letter.task, letter.error)),
+        });
+        group.count += 1;
+        let task = Counted { name: letter.task.clone(), count: 0, sample: None };
+        tasks.entry(&letter.task).or_insert(task).count += 1;
+    }
+    Top {
+        over: letters.len() as u64,
+        groups: largest(groups.into_values().collect()),
+        tasks: largest(tasks.into_values().collect()),
+    }
+}
+
+fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
+    let (out, now) = (&mut *io.out, picture.now);
+    let ended = |at: Option<Millis>| at.map_or_else(|| "-".to_owned(), |at| when(now, at));
+    writeln!(out, "{}", line(&picture.source))?;
+    writeln!(out, "  entries   {}, {} ever", count(picture.entries), count(picture.added))?;
+    writeln!(out, "  oldest    {}", ended(picture.ends.0))?;
+    writeln!(out, "  newest    {}", ended(picture.ends.1))?;
+    match picture.lag {
+        Some(lag) => {
+            let deaths = counted(picture.deaths, "death", "deaths");
+            writeln!(out, "  ledger    {deaths}, {} not read yet", count(lag))?;
+        }
+        None => writeln!(out, "  ledger    Sexton has never led here")?,
+    }
+    match &picture.leader {
+        Some(leader) => writeln!(out, "  leader    {}, epoch {}", line(&leader.holder), leader.epoch)?,
+        None => writeln!(out, "  leader    nobody leads")?,
+    }
+    writeln!(
+        out,
+        "  outbox    {} in the {} lane, {} in the {} lane",
+        count(picture.outbox.deaths),
+        Lane::ALL[0].as_str(),
+        count(picture.outbox.alerts),
+        Lane::ALL[1].as_str()
+    )?;
+    for hook in &picture.hooks {
+        for lane in &hook.stands.lanes {
+            let position = lane.position.as_deref().unwrap_or("-");
+            writeln!(
+                out,
+                "  hook      {} {}: {}, at {position}, backlog {}, pending {}",
+                line(&hook.hook),
+                lane.lane,
+                standing(now, lane),
+                backlog(lane),
+                count(lane.pending)
+            )?;
+        }
+    }
+    if picture.top.over > 0 {
+        writeln!(out, "  among the newest {}:", counted(picture.top.over, "entry", "entries"))?;
+        for Counted { name, count: times, sample } in &picture.top.groups {
+            let sample = sample.as_deref().unwrap_or("");
+            writeln!(out, "  {:>7}  group {}  {}", count(*times), line(name), cut_line(sample, LONGEST_ERROR))?;
+        }
+        for Counted { name, count: times, .. } in &picture.top.tasks {
+            let name = if name.is_empty() { "-".into() } else { line(name) };
+            writeln!(out, "  {:>7}  task {name}", count(*times))?;
+        }
+    }
+    Ok(())
+}
