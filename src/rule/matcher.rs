@@ -42,3 +42,27 @@ pub struct Subject<'a> {
     /// The fingerprint.
     pub group: &'a str,
 }
+
+impl Matcher {
+    /// Whether every given condition holds.
+    pub fn matches(&self, subject: &Subject<'_>) -> bool {
+        let glob = |globs: &Option<GlobSet>, text: &str| globs.as_ref().is_none_or(|globs| globs.is_match(text));
+        let listed = |list: &Option<Vec<String>>, text: &str| {
+            list.as_ref().is_none_or(|list| list.iter().any(|listed| listed == text))
+        };
+        glob(&self.source, subject.source)
+            && glob(&self.queue, subject.queue)
+            && glob(&self.task, subject.task)
+            && listed(&self.reason, subject.reason)
+            && listed(&self.group, subject.group)
+            && self.history.as_deref().is_none_or(|history| history == subject.history)
+            && self.error.as_ref().is_none_or(|error| {
+                let text = match (subject.error_type, subject.error_message) {
+                    (kind, "") => kind.to_owned(),
+                    ("", message) => message.to_owned(),
+                    (kind, message) => format!("{kind}: {message}"),
+                };
+                error.is_match(&text)
+            })
+    }
+}
