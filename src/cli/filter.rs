@@ -7,7 +7,6 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use regex::Regex;
 
 use super::exit::Failure;
-use super::shim::Matches as _;
 use crate::{
     clock::millis,
     event::{Include, JobDead},

@@ -3,8 +3,9 @@
 
 use serde::Serialize;
 
-use super::{exit::Failure, shim::LaneState};
+use super::exit::Failure;
 use crate::{
+    delivery::LaneState,
     event::Lane,
     ledger::{self, Ledger, OutboxId, SavedLane, StoreError},
     letter::Millis,

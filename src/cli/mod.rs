@@ -16,7 +16,6 @@ mod logging;
 mod ls;
 mod payload;
 mod run;
-mod shim;
 mod show;
 mod source;
 mod stats;
@@ -32,11 +31,13 @@ use clap::{Parser, Subcommand};
 use self::{
     exit::{Exit, Failure},
     io::{Io, Screen},
-    shim::demo,
     source::ledgers,
     text::line,
 };
-use crate::config::{Env, ProcessEnv};
+use crate::{
+    config::{Env, ProcessEnv},
+    demo,
+};
 
 /// Work that was left behind when a command ended gets this long.
 const LEFT_BEHIND: Duration = Duration::from_millis(200);

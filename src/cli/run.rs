@@ -7,10 +7,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     exit::{Exit, Failure},
     logging::{self, parse_level},
-    shim::sidecar,
     source::SourceArgs,
 };
-use crate::{config::Config, ledger::StoreError};
+use crate::{config::Config, ledger::StoreError, sidecar};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

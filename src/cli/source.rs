@@ -74,8 +74,9 @@ impl SourceArgs {
 }
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
-pub(super) fn ledgers(config: &Config) -> Vec<Arc<dyn Ledger>> {
-    config.sources.iter().map(smallage::open).collect()
+pub(super) fn ledgers(config: &Config) -> Result<Vec<Arc<dyn Ledger>>, Failure> {
+    let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
+    config.sources.iter().map(open).collect()
 }
 
 /// The store's time, by which ages are counted. Asks the store, so it also tells early whether there is one.

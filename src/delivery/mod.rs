@@ -1,13 +1,43 @@
-//! stub
-use crate::ledger::OutboxId;
-/// stub
-pub struct LaneState;
-#[allow(missing_docs)]
-impl LaneState {
-    pub fn from_json(_: &str) -> Result<LaneState, ()> {
-        Ok(LaneState)
-    }
-    pub fn position(&self) -> OutboxId {
-        OutboxId { ms: u64::MAX, seq: 0 }
-    }
+//! The plan of one delivery lane: which event is sent when, what is folded into a digest, when to stop trying.
+//!
+//! Pure: time and chance are arguments, nothing is sent or stored here. The loop asks, does, and tells what became of
+//! it; the state is saved as one consistent snapshot.
+
+mod backoff;
+mod plan;
+#[cfg(test)]
+mod properties;
+mod state;
+
+pub use backoff::pause;
+pub use plan::{Due, Key, Note, Plan, Policy, Taken};
+pub use state::{LaneState, Window};
+
+use std::time::Duration;
+
+/// Requests of one lane on their way at the same time, at most.
+pub const CONCURRENCY: usize = 16;
+/// Events chosen but not tried yet, at most; enough to keep every request slot busy while a page is read.
+const FRESH_AT_MOST: usize = 4 * CONCURRENCY;
+/// Events that failed and wait for another try while others go through, at most; beyond that nothing is read.
+const TRIED_AT_MOST: usize = 1_000;
+/// Failures in a row, with no success between, after which the endpoint counts as failing.
+const FAILING_AFTER: u32 = 3;
+/// Events in one read of the outbox, at most.
+pub const PAGE: usize = 500;
+
+/// What a request came to, as far as the plan is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The receiver has it.
+    Delivered,
+    /// Not now; try again, and not before `after` if the receiver said so.
+    Retry {
+        /// What `Retry-After` asked for.
+        after: Option<Duration>,
+    },
+    /// The receiver does not want it, and never will.
+    Rejected,
+    /// The receiver is gone for good: nothing more until the hook's configuration changes.
+    SwitchedOff,
 }

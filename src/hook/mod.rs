@@ -1,1 +1,17 @@
-//! (being built)
+//! Hooks: turns an event into a signed HTTP request of the hook's form, and the answer into an outcome.
+//!
+//! The only owner of `reqwest`. It keeps no state between requests and decides nothing about further tries: that is
+//! `delivery`'s.
+
+mod client;
+mod format;
+mod outcome;
+mod redact;
+mod select;
+mod sign;
+
+pub use client::{Client, ClientError, Sent};
+pub use format::{Body, body};
+pub use outcome::{LONGEST_RETRY_AFTER, of_status, retry_after};
+pub use redact::{Leaving, SAMPLE_CHARS};
+pub use select::Selection;

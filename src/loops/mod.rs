@@ -2,6 +2,7 @@
 //!
 //! Loops do not know each other; they meet in the ledger.
 
+mod deliver;
 mod ingest;
 mod renew;
 mod runner;
@@ -9,6 +10,7 @@ mod survey;
 mod trim;
 mod trouble;
 
+pub use deliver::{Deliver, DeliverTo, prepare_lanes};
 pub use ingest::{Ingest, IngestOptions};
 pub use renew::Renew;
 pub use runner::{Ended, Next, Step, run};

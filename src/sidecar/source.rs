@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{Config, HookConfig},
-    event::{Include, Lane},
+    event::Include,
     hook::Client,
     ledger::{AttachOptions, Attached, Lease, Ledger, Loss, StoreError, TryLease},
-    loops::{self, Deliver, Ended, Ingest, IngestOptions, Renew, Step, Survey, Trim, Trouble},
+    loops::{self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Renew, Step, Survey, Trim, Trouble},
     metrics::Metrics,
 };
 
@@ -57,6 +57,13 @@ impl Watch {
 
     fn hook_names(&self) -> Vec<&str> {
         self.config.hooks.iter().map(|hook| hook.name.as_str()).collect()
+    }
+
+    /// The hooks that are told of this source.
+    fn hooks(&self) -> Vec<&HookConfig> {
+        let source = self.ledger.name();
+        let wants = |hook: &&HookConfig| hook.matcher.source.as_ref().is_none_or(|sources| sources.is_match(source));
+        self.config.hooks.iter().filter(wants).collect()
     }
 
     /// Waits for the lease; `None` once told to stop.
@@ -171,7 +178,7 @@ impl Watch {
             AttachOptions { announce_existing: self.config.announce_existing, seen_before: self.has_led };
         let mut trouble = Trouble::new(&source, "attach");
         let attached = loop {
-            match self.ledger.attach(lease, options).await {
+            match self.begin(lease, options).await {
                 Ok(attached) => break attached,
                 Err(StoreError::Fenced) => return Err(StoreError::Fenced),
                 Err(error) => trouble.failed(&error),
@@ -200,6 +207,14 @@ impl Watch {
         Ok(attached)
     }
 
+    /// The lanes get their places before the first event can be written, so that no event falls between.
+    async fn begin(&self, lease: &Lease, options: AttachOptions) -> Result<Attached, StoreError> {
+        for hook in self.hooks() {
+            loops::prepare_lanes(&*self.ledger, lease, &hook.name).await?;
+        }
+        self.ledger.attach(lease, options).await
+    }
+
     fn spawn_loops(
         &self,
         work: &mut JoinSet<Ended>,
@@ -208,27 +223,22 @@ impl Watch {
         attached: Attached,
     ) -> anyhow::Result<()> {
         let source = self.ledger.name();
-        let hooks: Vec<&HookConfig> = self
-            .config
-            .hooks
-            .iter()
-            .filter(|hook| hook.matcher.source.as_ref().is_none_or(|sources| sources.is_match(source)))
-            .collect();
+        let hooks = self.hooks();
         let (ledger, metrics) = (|| Arc::clone(&self.ledger), || Arc::clone(&self.metrics));
         let mut steps: Vec<Box<dyn Step>> = Vec::new();
         for hook in &hooks {
             let client = Client::new(hook).with_context(|| format!("hook {}", hook.name))?;
-            for lane in Lane::ALL {
-                steps.push(Box::new(Deliver::new(
-                    ledger(),
-                    lease.clone(),
-                    metrics(),
-                    (*hook).clone(),
-                    client.clone(),
-                    lane,
-                    self.config.outbox.cap,
-                    GRACE,
-                )));
+            let to = DeliverTo {
+                ledger: ledger(),
+                lease: lease.clone(),
+                hook,
+                client,
+                metrics: metrics(),
+                outbox_cap: self.config.outbox.cap,
+                grace: GRACE,
+            };
+            for lane in Deliver::lanes(&to) {
+                steps.push(Box::new(lane));
             }
         }
         let include = hooks.iter().fold(Include::default(), |all, hook| all.or(hook.include));

@@ -1,0 +1,221 @@
+//! What a lane remembers, as the ledger keeps it: JSON, small however much was folded.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Digest, Tally},
+    ledger::OutboxId,
+};
+
+/// A consistent picture of one lane. Whoever takes it up reads on after `cursor` and tries what is `pending`; what
+/// was done since it was saved is done again, under the same ids.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LaneState {
+    /// Everything up to here has been read.
+    #[serde(with = "as_text")]
+    pub(super) cursor: OutboxId,
+    /// Events chosen to be sent singly and not settled.
+    #[serde(with = "as_rows")]
+    pub(super) pending: BTreeMap<OutboxId, Tries>,
+    /// The window of `rate`, once an event has begun one.
+    pub(super) window: Option<Window>,
+    /// Deaths beyond `rate`, not sent yet.
+    pub(super) folded: Tally,
+    /// Deaths the outbox had no room to keep for this hook, not sent yet.
+    pub(super) overflow: Tally,
+    /// Digests waiting to be sent.
+    pub(super) digests: Vec<Frozen>,
+    /// Digests ever made.
+    pub(super) digest_seq: u64,
+    /// The fingerprint of the configuration that was switched off.
+    pub(super) off: Option<String>,
+    /// Set while the endpoint counts as failing.
+    pub(super) failing: Option<Failing>,
+}
+
+/// The tries of one event or digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tries {
+    /// How many have failed.
+    pub(super) attempts: u32,
+    /// When the first began, in ms; `None` before it.
+    pub(super) first_at: Option<i64>,
+    /// Not again before this, in ms.
+    pub(super) next_at: i64,
+}
+
+/// A window of `rate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// When its first event came, in ms.
+    pub started_at: i64,
+    /// Events sent singly in it.
+    pub singles: u32,
+}
+
+/// A digest that no longer changes: its id must survive every restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Frozen {
+    pub(super) seq: u64,
+    /// The `webhook-id`.
+    pub(super) id: String,
+    /// When it was frozen, in ms.
+    pub(super) at: i64,
+    pub(super) data: Digest,
+    pub(super) tries: Tries,
+    /// The version of the state that first held it; it may be sent once that is saved.
+    #[serde(skip)]
+    pub(super) since_version: u64,
+}
+
+/// An endpoint that does not answer well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failing {
+    /// Since when, in ms.
+    pub(super) since: i64,
+    /// Requests failed in a row, those included that made it count as failing.
+    pub(super) failures: u64,
+    /// Probes failed since.
+    pub(super) probes: u32,
+    /// When the next probe is due, in ms.
+    pub(super) next_at: i64,
+}
+
+impl LaneState {
+    /// A lane that starts after `cursor` and has no past.
+    pub fn new(cursor: OutboxId) -> LaneState {
+        LaneState { cursor, ..LaneState::default() }
+    }
+
+    /// Reads what [`LaneState::to_json`] wrote, now or in an older version.
+    pub fn from_json(json: &str) -> Result<LaneState, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    /// As the ledger keeps it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a state is made of texts and numbers")
+    }
+
+    /// Everything up to here has been read.
+    pub fn cursor(&self) -> OutboxId {
+        self.cursor
+    }
+
+    /// The oldest place this lane still needs; everything before it may be trimmed, if this state is the saved one.
+    pub fn position(&self) -> OutboxId {
+        let next = OutboxId { seq: self.cursor.seq.saturating_add(1), ..self.cursor };
+        self.pending.keys().next().map_or(next, |oldest| next.min(*oldest))
+    }
+
+    /// Reads everything after `to` once more (`sexton hooks resend`). Never skips anything.
+    pub fn rewind(&mut self, to: OutboxId) {
+        self.cursor = self.cursor.min(to);
+        let cursor = self.cursor;
+        self.pending.retain(|id, _| *id <= cursor);
+    }
+
+    /// Events and folded deaths that are read but not settled.
+    pub fn unsettled(&self) -> u64 {
+        let digests: u64 = self.digests.iter().map(|digest| digest.data.count).sum();
+        self.pending.len() as u64 + self.folded.count() + self.overflow.count() + digests
+    }
+
+    /// How often this event has been tried, if it is pending.
+    pub fn attempts_of(&self, id: OutboxId) -> Option<u32> {
+        self.pending.get(&id).map(|tries| tries.attempts)
+    }
+
+    /// True if a 410 has switched the hook off under this configuration fingerprint.
+    pub fn is_off(&self, fingerprint: &str) -> bool {
+        self.off.as_deref() == Some(fingerprint)
+    }
+
+    /// Since when the endpoint has been failing, in ms by the store's clock.
+    pub fn failing_since(&self) -> Option<i64> {
+        self.failing.map(|failing| failing.since)
+    }
+}
+
+mod as_text {
+    use super::OutboxId;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(id: &OutboxId, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(id)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<OutboxId, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// One short row an event, since there may be a thousand: id, attempts, first try, next try.
+mod as_rows {
+    use std::collections::BTreeMap;
+
+    use super::{OutboxId, Tries};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    type Row = (String, u32, Option<i64>, i64);
+
+    pub(super) fn serialize<S: Serializer>(pending: &BTreeMap<OutboxId, Tries>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(
+            pending.iter().map(|(id, tries)| (id.to_string(), tries.attempts, tries.first_at, tries.next_at)),
+        )
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<OutboxId, Tries>, D::Error> {
+        Vec::<Row>::deserialize(from)?
+            .into_iter()
+            .map(|(id, attempts, first_at, next_at)| {
+                Ok((id.parse().map_err(D::Error::custom)?, Tries { attempts, first_at, next_at }))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(ms: u64) -> OutboxId {
+        OutboxId { ms, seq: 0 }
+    }
+
+    fn state() -> LaneState {
+        let mut state = LaneState::new(OutboxId { ms: 9, seq: 3 });
+        state.pending.insert(id(4), Tries { attempts: 2, first_at: Some(40), next_at: 90 });
+        state.pending.insert(id(7), Tries::default());
+        state.failing = Some(Failing { since: 1, failures: 3, probes: 0, next_at: 5 });
+        state.off = Some("abc".to_owned());
+        state
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_was_and_an_empty_document_is_a_new_lane() {
+        assert_eq!(LaneState::from_json(&state().to_json()).unwrap(), state());
+        assert_eq!(LaneState::from_json("{}").unwrap(), LaneState::default());
+        assert!(LaneState::from_json(r#"{"cursor":"x"}"#).is_err());
+    }
+
+    #[test]
+    fn the_position_is_the_oldest_pending_event_or_the_place_after_the_cursor() {
+        let mut state = state();
+        assert_eq!(state.position(), id(4));
+        state.pending.clear();
+        assert_eq!(state.position(), OutboxId { ms: 9, seq: 4 });
+    }
+
+    #[test]
+    fn rewinding_forgets_what_will_be_read_again_and_never_skips() {
+        let mut state = state();
+        state.rewind(id(5));
+        assert_eq!((state.cursor, state.pending.len()), (id(5), 1));
+        state.rewind(id(100));
+        assert_eq!(state.cursor, id(5));
+    }
+}

@@ -1,0 +1,179 @@
+//! CloudEvents 1.0 in structured mode. An event that would be too large for the least a consumer must take is
+//! shortened, the optional parts first.
+
+use serde::Serialize;
+
+use super::{Body, json};
+use crate::event::{Event, EventData, JobDead, rfc3339};
+
+/// What every consumer must accept, less some room for what stands between us.
+const LARGEST: usize = 63 * 1024;
+
+#[derive(Serialize)]
+struct CloudEvent<'a> {
+    specversion: &'static str,
+    id: &'a str,
+    source: String,
+    r#type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<String>,
+    datacontenttype: &'static str,
+    data: &'a EventData,
+}
+
+pub(super) fn body(event: &Event) -> Body {
+    let mut body = whole(event);
+    let mut shorter = event.clone();
+    for step in SHORTEN {
+        if body.bytes.len() <= LARGEST {
+            break;
+        }
+        match &mut shorter.data {
+            EventData::JobDead(dead) => step(dead),
+            EventData::Digest(digest) => {
+                for sample in &mut digest.samples {
+                    step(sample);
+                }
+                for group in &mut digest.groups {
+                    cut(&mut group.task, 200);
+                    cut(&mut group.error.kind, 200);
+                    cut(&mut group.error.message, 200);
+                }
+            }
+            EventData::HookTest(_) => {}
+        }
+        body = whole(&shorter);
+    }
+    body
+}
+
+/// What is given up, in this order, until the event fits. The last step leaves less than the limit even if every
+/// character were escaped.
+const SHORTEN: [fn(&mut JobDead); 4] = [
+    |dead| dead.payload = None,
+    |dead| dead.attempt_errors = None,
+    |dead| cut(&mut dead.traceback, 8_192),
+    |dead| {
+        dead.traceback = None;
+        for text in [
+            &mut dead.job_id,
+            &mut dead.task,
+            &mut dead.queue,
+            &mut dead.reason,
+            &mut dead.error.kind,
+            &mut dead.error.message,
+            &mut dead.traceparent,
+        ] {
+            cut(text, 300);
+        }
+    },
+];
+
+fn whole(event: &Event) -> Body {
+    let (source, subject) = match &event.data {
+        EventData::JobDead(dead) => (&dead.source, dead.task.as_deref()),
+        EventData::Digest(digest) => (&digest.source, None),
+        EventData::HookTest(test) => (&test.source, None),
+    };
+    let cloud_event = CloudEvent {
+        specversion: "1.0",
+        id: &event.id,
+        source: format!("/sexton/{}", segment(source)),
+        r#type: format!("io.sexton.{}", event.kind().as_str()),
+        // An empty subject is not allowed.
+        subject: subject.filter(|task| !task.is_empty()),
+        time: rfc3339(event.at),
+        datacontenttype: "application/json",
+        data: &event.data,
+    };
+    json("application/cloudevents+json", &cloud_event)
+}
+
+/// A name as a segment of a URI's path.
+fn segment(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+fn cut(text: &mut Option<String>, chars: usize) {
+    if let Some(text) = text
+        && let Some((at, _)) = text.char_indices().nth(chars)
+    {
+        text.truncate(at);
+        text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::samples, *};
+
+    #[test]
+    fn a_death_has_every_required_attribute_and_its_task_as_subject() {
+        let body = body(&samples::job_dead());
+        let value = samples::parsed(&body);
+        for (attribute, expected) in [
+            ("specversion", "1.0"),
+            ("id", "evt_1"),
+            ("source", "/sexton/orders"),
+            ("type", "io.sexton.job.dead"),
+            ("subject", "send_email"),
+            ("time", "2026-11-29T17:12:50.488Z"),
+            ("datacontenttype", "application/json"),
+        ] {
+            assert_eq!(value[attribute], expected, "{attribute}");
+        }
+        assert_eq!(value["data"]["entry_id"], "1795972370488-0");
+        assert_eq!(body.content_type, "application/cloudevents+json");
+    }
+
+    #[test]
+    fn an_attribute_without_a_value_is_absent_and_a_source_is_a_uri() {
+        let mut dead = samples::dead();
+        dead.task = Some(String::new());
+        dead.source = "a b/ü".to_owned();
+        let value = samples::parsed(&body(&samples::event(EventData::JobDead(Box::new(dead)))));
+        assert!(value.get("subject").is_none());
+        assert_eq!(value["source"], "/sexton/a%20b%2F%C3%BC");
+        assert_eq!(samples::parsed(&body(&samples::digest()))["type"], "io.sexton.dlq.digest");
+        assert_eq!(samples::parsed(&body(&samples::test()))["type"], "io.sexton.hook.test");
+    }
+
+    #[test]
+    fn an_event_too_large_loses_its_payload_first_and_always_fits() {
+        let mut dead = samples::dead();
+        dead.traceback = Some("t".repeat(8_192));
+        dead.payload = Some("A".repeat(LARGEST));
+        let value = samples::parsed(&body(&samples::event(EventData::JobDead(Box::new(dead.clone())))));
+        assert!(value["data"].get("payload").is_none());
+        assert_eq!(value["data"]["traceback"].as_str().unwrap().len(), 8_192);
+
+        let rubbish = || Some("\u{1}".repeat(1_000_000));
+        dead.task = rubbish();
+        dead.job_id = rubbish();
+        dead.queue = rubbish();
+        dead.reason = rubbish();
+        dead.error.kind = rubbish();
+        dead.error.message = rubbish();
+        dead.traceback = rubbish();
+        dead.traceparent = rubbish();
+        let mut digest = samples::digest();
+        if let EventData::Digest(digest) = &mut digest.data {
+            digest.samples = vec![dead.clone(); 3];
+            digest.groups = vec![digest.groups[0].clone(); 10];
+            digest.groups[3].error.message = rubbish();
+        }
+        for event in [samples::event(EventData::JobDead(Box::new(dead))), digest] {
+            assert!(body(&event).bytes.len() <= LARGEST);
+        }
+    }
+}

@@ -1,0 +1,620 @@
+//! Delivers one lane of one hook: reads the outbox, sends what the plan says, and saves where it is.
+//!
+//! All decisions are the plan's; this is its hands. Nothing stands between an event's appearance in the outbox and its
+//! request but one read: saving happens beside it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Next, Step};
+use crate::{
+    clock::monotonic,
+    config::{HookConfig, Rate},
+    delivery::{Key, LaneState, Note, Outcome, PAGE, Plan, Policy, Taken},
+    event::{Event, Lane},
+    hook::{Client, Selection, Sent},
+    ledger::{Lease, Ledger, OutboxId, Posted, StoreError},
+    letter::Millis,
+    metrics::{DeliveryOutcome, Metrics},
+};
+
+/// The outbox is read this often without being told of a change: other processes append too.
+const POLL: Duration = Duration::from_secs(1);
+/// A changed state is saved at most this often.
+const SAVE_EVERY: Duration = Duration::from_millis(500);
+/// How often a lane that is behind looks at how full the outbox is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long after a look that found nothing to relieve.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How often the backlog of a lane that is behind is counted.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// Pages read to count a backlog exactly; a longer one is given as the length of the outbox.
+const COUNTED_PAGES: usize = 4;
+
+/// What both lanes of a hook need.
+#[derive(Clone)]
+pub struct DeliverTo<'a> {
+    /// The source's ledger.
+    pub ledger: Arc<dyn Ledger>,
+    /// The lease of this term.
+    pub lease: Lease,
+    /// The hook.
+    pub hook: &'a HookConfig,
+    /// Its client; clones share their connections.
+    pub client: Client,
+    /// Where it is counted.
+    pub metrics: Arc<Metrics>,
+    /// Events in an outbox lane at most.
+    pub outbox_cap: u64,
+    /// How long requests on their way may take once told to stop.
+    pub grace: Duration,
+}
+
+/// The loop of one lane.
+pub struct Deliver {
+    ledger: Arc<dyn Ledger>,
+    lease: Lease,
+    hook: String,
+    lane: Lane,
+    policy: Policy,
+    selection: Selection,
+    client: Client,
+    metrics: Arc<Metrics>,
+    backlog: Arc<Backlog>,
+    outbox_cap: u64,
+    grace: Duration,
+    changes: watch::Receiver<u64>,
+    /// Unset until the saved state has been loaded.
+    plan: Option<Plan>,
+    revision: u64,
+    /// What the save that is on its way, or failed last, holds.
+    attempted: Option<String>,
+    saving: JoinSet<(u64, Result<u64, StoreError>)>,
+    /// Events read and not tried yet, so that the first try needs no second read.
+    bodies: HashMap<OutboxId, Event>,
+    sending: JoinSet<Done>,
+    keys: HashMap<tokio::task::Id, Key>,
+    caught_up: bool,
+    unread: u64,
+    /// The outbox has changed since it was read.
+    told_read: bool,
+    /// The outbox has changed since its length was looked at.
+    told_look: bool,
+    read_at: Option<Instant>,
+    saved_at: Option<Instant>,
+    look_at: Option<Instant>,
+    count_at: Option<Instant>,
+    /// Events rejected in a row.
+    rejected: u64,
+}
+
+/// What became of one try.
+enum Done {
+    Sent(Sent),
+    /// The outbox no longer has the event.
+    Gone,
+    /// The store did not give the event.
+    NoStore,
+}
+
+/// The backlog of a hook: one gauge for both lanes.
+#[derive(Debug, Default)]
+struct Backlog([AtomicU64; 2]);
+
+impl Backlog {
+    fn set(&self, lane: Lane, events: u64) -> u64 {
+        self.0[lane as usize].store(events, Ordering::Relaxed);
+        self.0.iter().map(|events| events.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Gives both lanes of a hook a place to start from, if they have none: the end of the outbox, since a new hook has no
+/// past. Done before the first event of a term is ingested, so that no event falls between.
+pub async fn prepare_lanes(ledger: &dyn Ledger, lease: &Lease, hook: &str) -> Result<(), StoreError> {
+    for lane in Lane::ALL {
+        if ledger.load_lane(hook, lane).await?.is_none() {
+            let state = LaneState::new(ledger.outbox_end(lane).await?).to_json();
+            match ledger.save_lane(lease, hook, lane, 0, &state).await {
+                // Somebody else was quicker, which is as good.
+                Ok(_) | Err(StoreError::Moved) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Deliver {
+    /// The loops of a hook's two lanes.
+    pub fn lanes(to: &DeliverTo<'_>) -> [Deliver; 2] {
+        let backlog = Arc::new(Backlog::default());
+        Lane::ALL.map(|lane| Deliver::new(to, lane, Arc::clone(&backlog)))
+    }
+
+    fn new(to: &DeliverTo<'_>, lane: Lane, backlog: Arc<Backlog>) -> Deliver {
+        let policy = Policy {
+            source: to.ledger.name().to_owned(),
+            hook: to.hook.name.clone(),
+            rate: if lane == Lane::Deaths { to.hook.rate } else { Rate::Unlimited },
+            give_up_after: to.hook.give_up_after,
+            fingerprint: to.hook.fingerprint.clone(),
+        };
+        Deliver {
+            changes: to.ledger.outbox_changes(),
+            ledger: Arc::clone(&to.ledger),
+            lease: to.lease.clone(),
+            hook: to.hook.name.clone(),
+            lane,
+            policy,
+            selection: Selection::new(to.hook),
+            client: to.client.clone(),
+            metrics: Arc::clone(&to.metrics),
+            backlog,
+            outbox_cap: to.outbox_cap,
+            grace: to.grace,
+            plan: None,
+            revision: 0,
+            attempted: None,
+            saving: JoinSet::new(),
+            bodies: HashMap::new(),
+            sending: JoinSet::new(),
+            keys: HashMap::new(),
+            caught_up: false,
+            unread: 0,
+            told_read: true,
+            told_look: true,
+            read_at: None,
+            saved_at: None,
+            look_at: None,
+            count_at: None,
+            rejected: 0,
+        }
+    }
+
+    fn now(&self) -> Millis {
+        self.ledger.clock().now()
+    }
+
+    /// Loads what was saved, or starts the lane.
+    async fn open(&mut self) -> Result<(), StoreError> {
+        prepare_lanes(self.ledger.as_ref(), &self.lease, &self.hook).await?;
+        let Some(saved) = self.ledger.load_lane(&self.hook, self.lane).await? else {
+            return Err(StoreError::Unexpected("a lane was saved and is not there".to_owned()));
+        };
+        self.revision = saved.revision;
+        let state = LaneState::from_json(&saved.state).unwrap_or_else(|error| {
+            // Sending twice is allowed, losing is not: read everything that is still there.
+            tracing::error!(source = self.policy.source, hook = self.hook, lane = self.lane.as_str(), %error,
+                "the saved delivery state cannot be read; starting from the oldest event in the outbox");
+            LaneState::default()
+        });
+        let plan = Plan::new(self.policy.clone(), state);
+        if plan.is_off() {
+            self.warn_off();
+        }
+        self.plan = Some(plan);
+        Ok(())
+    }
+
+    fn warn_off(&self) {
+        tracing::warn!(
+            source = self.policy.source,
+            hook = self.hook,
+            lane = self.lane.as_str(),
+            "the receiver is gone (410); switched off until the hook's configuration changes"
+        );
+    }
+
+    /// Reads one page, if there may be something to read and room for it. True if there may be more.
+    async fn read(&mut self) -> Result<bool, StoreError> {
+        let now = self.now();
+        let Some(plan) = &mut self.plan else { return Ok(false) };
+        let room = plan.read_up_to(now);
+        let due = self.read_at.is_none_or(|at| monotonic().duration_since(at) >= POLL);
+        if room == 0 || self.caught_up && !self.told_read && !due {
+            return Ok(false);
+        }
+        // Before the read, so that a change during it is noticed after it.
+        self.changes.mark_unchanged();
+        (self.told_read, self.told_look) = (false, true);
+        let page = self.ledger.outbox(self.lane, plan.cursor(), room).await?;
+        self.read_at = Some(monotonic());
+        self.caught_up = (page.events.len() as u64).saturating_add(page.unreadable) < room as u64;
+        let now = self.ledger.clock().now();
+        let (mut rejected, read) = (0, page.events.len() as u64 + page.unreadable);
+        self.unread = if self.caught_up { 0 } else { self.unread.saturating_sub(read) };
+        let leaving = self.client.leaving();
+        for posted in page.events {
+            let wanted = self.selection.wants(&posted.event);
+            match plan.take(&posted, wanted, now, |dead| leaving.brief(dead)) {
+                Taken::Single => drop(self.bodies.insert(posted.id, posted.event)),
+                Taken::Rejected => rejected += 1,
+                Taken::Folded | Taken::Skipped => {}
+            }
+        }
+        if let Some(last) = page.last {
+            plan.passed(last);
+        }
+        if page.unreadable > 0 {
+            tracing::warn!(
+                source = self.policy.source,
+                hook = self.hook,
+                lane = self.lane.as_str(),
+                events = page.unreadable,
+                "events of a newer version were skipped"
+            );
+        }
+        if rejected > 0 {
+            self.metrics.not_sent(&self.hook, DeliveryOutcome::Rejected, rejected);
+        }
+        Ok(!self.caught_up)
+    }
+
+    /// Lets time pass in the plan, starts what is due, and saves beside it.
+    fn advance(&mut self) {
+        let now = self.now();
+        let Some(plan) = &mut self.plan else { return };
+        let notes = plan.tick(now);
+        while let Some(due) = plan.due(now) {
+            let known = match due.key {
+                Key::Digest(_) => due.digest,
+                Key::Event(id) => self.bodies.remove(&id),
+            };
+            let try_it = attempt(Arc::clone(&self.ledger), self.client.clone(), self.lane, due.key, known);
+            self.keys.insert(self.sending.spawn(try_it).id(), due.key);
+        }
+        let rested = self.saved_at.is_none_or(|at| monotonic().duration_since(at) >= SAVE_EVERY);
+        if self.saving.is_empty()
+            && (rested || plan.save_is_urgent())
+            && let Some((version, state)) = plan.unsaved()
+        {
+            self.saved_at = Some(monotonic());
+            self.attempted = Some(state.clone());
+            let (ledger, lease) = (Arc::clone(&self.ledger), self.lease.clone());
+            let (hook, lane, over) = (self.hook.clone(), self.lane, self.revision);
+            self.saving.spawn(async move { (version, ledger.save_lane(&lease, &hook, lane, over, &state).await) });
+        }
+        let all = self.backlog.set(self.lane, plan.state().unsettled().saturating_add(self.unread));
+        self.metrics.backlog(&self.policy.source, &self.hook, all);
+        self.tell(&notes, None);
+    }
+
+    /// Takes over what a try came to.
+    fn take_result(&mut self, result: Result<(tokio::task::Id, Done), JoinError>) {
+        let now = self.now();
+        let (id, done) = result.unwrap_or_else(|error| {
+            let retry = Outcome::Retry { after: None };
+            let text = "the delivery has crashed".to_owned();
+            (error.id(), Done::Sent(Sent { outcome: retry, status: None, error: Some(text), seconds: 0.0 }))
+        });
+        let Some(key) = self.keys.remove(&id) else { return };
+        let Some(plan) = &mut self.plan else { return };
+        match done {
+            Done::Gone => {
+                let notes: Vec<_> = plan.gone(key).into_iter().collect();
+                self.tell(&notes, None);
+            }
+            Done::NoStore => plan.postponed(key, now),
+            Done::Sent(sent) => {
+                let notes = plan.settled(key, sent.outcome, now, fastrand::f64());
+                self.count(key, &sent);
+                self.tell(&notes, Some(&sent));
+            }
+        }
+    }
+
+    /// Counts a request; a row of rejections is logged once.
+    fn count(&mut self, key: Key, sent: &Sent) {
+        let outcome = match sent.outcome {
+            Outcome::Delivered => DeliveryOutcome::Delivered,
+            Outcome::Retry { .. } => DeliveryOutcome::Retried,
+            Outcome::Rejected | Outcome::SwitchedOff => DeliveryOutcome::Rejected,
+        };
+        self.metrics.delivery(&self.hook, outcome, sent.seconds);
+        let (source, hook, lane, error) = (&self.policy.source, &self.hook, self.lane.as_str(), sent.error.as_deref());
+        match sent.outcome {
+            Outcome::Rejected => {
+                if self.rejected == 0 {
+                    tracing::warn!(source, hook, lane, status = sent.status, error, event = %key,
+                        "the receiver rejects events for good; further ones are counted");
+                }
+                self.rejected += 1;
+            }
+            Outcome::Delivered if self.rejected > 0 => {
+                tracing::info!(source, hook, lane, rejected = self.rejected, "the receiver takes events again");
+                self.rejected = 0;
+            }
+            Outcome::Delivered => tracing::debug!(source, hook, lane, event = %key, "delivered"),
+            Outcome::Retry { .. } => {
+                tracing::debug!(source, hook, lane, status = sent.status, error, event = %key, "to be tried again");
+            }
+            Outcome::SwitchedOff => {}
+        }
+    }
+
+    /// Logs and counts what the plan has to say.
+    fn tell(&self, notes: &[Note], sent: Option<&Sent>) {
+        let (source, hook, lane) = (&self.policy.source, &self.hook, self.lane.as_str());
+        for note in notes {
+            match *note {
+                Note::Failing { pause } => tracing::warn!(
+                    source,
+                    hook,
+                    lane,
+                    status = sent.and_then(|sent| sent.status),
+                    error = sent.and_then(|sent| sent.error.as_deref()),
+                    next_try_seconds = pause.as_secs_f64(),
+                    "the receiver is failing; trying with one request at a time"
+                ),
+                Note::Recovered { failures, after } => tracing::info!(
+                    source,
+                    hook,
+                    lane,
+                    failed_requests = failures,
+                    seconds = after.as_secs(),
+                    waiting = self.plan.as_ref().map_or(0, |plan| plan.state().unsettled()),
+                    "the receiver works again"
+                ),
+                Note::GivenUp(events) => {
+                    self.metrics.not_sent(&self.hook, DeliveryOutcome::GivenUp, events);
+                    tracing::warn!(
+                        source,
+                        hook,
+                        lane,
+                        events,
+                        "given up; `sexton hooks resend` sends what is still there"
+                    );
+                }
+                Note::SwitchedOff(events) => {
+                    self.metrics.not_sent(&self.hook, DeliveryOutcome::Rejected, events);
+                    self.warn_off();
+                }
+            }
+        }
+    }
+
+    /// Takes over what a save came to.
+    async fn take_saved(&mut self, version: u64, saved: Result<u64, StoreError>) -> Result<(), StoreError> {
+        match saved {
+            Ok(revision) => {
+                self.revision = revision;
+                if let Some(plan) = &mut self.plan {
+                    plan.saved(version);
+                }
+                Ok(())
+            }
+            Err(StoreError::Moved) => self.reload(version).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Somebody else has saved this lane (`sexton hooks resend`), or a save of ours arrived though its answer did not.
+    async fn reload(&mut self, version: u64) -> Result<(), StoreError> {
+        let saved = self.ledger.load_lane(&self.hook, self.lane).await?;
+        let Some(plan) = &mut self.plan else { return Ok(()) };
+        let Some(saved) = saved else {
+            // The ledger has lost the lane; what we know is the best there is.
+            self.revision = 0;
+            return Ok(());
+        };
+        self.revision = saved.revision;
+        if self.attempted.as_ref() == Some(&saved.state) {
+            plan.saved(version);
+            return Ok(());
+        }
+        match LaneState::from_json(&saved.state) {
+            Ok(state) => {
+                tracing::info!(source = self.policy.source, hook = self.hook, lane = self.lane.as_str(),
+                    after = %state.cursor(), "the delivery position was changed by hand");
+                plan.replace(state);
+                self.bodies.clear();
+                self.caught_up = false;
+            }
+            Err(error) => {
+                tracing::error!(source = self.policy.source, hook = self.hook, lane = self.lane.as_str(), %error,
+                    "a changed delivery state cannot be read; it is overwritten");
+            }
+        }
+        Ok(())
+    }
+
+    /// True if the lane still needs something of what the outbox holds and could fold it.
+    fn is_behind(&self) -> bool {
+        let waits = self.plan.as_ref().is_some_and(|plan| plan.state().unsettled() > 0);
+        self.lane == Lane::Deaths && (waits || !self.caught_up)
+    }
+
+    /// Keeps the cap of the outbox from taking events away from a lane that is far behind: what stands in the oldest
+    /// part is folded into a digest, until the lane needs only the newest three quarters.
+    async fn relieve(&mut self) -> Result<(), StoreError> {
+        let now = monotonic();
+        if !self.is_behind() || !self.told_look || self.look_at.is_some_and(|at| at > now) {
+            return Ok(());
+        }
+        self.told_look = false;
+        self.look_at = Some(now + LOOK_EVERY);
+        let length = self.ledger.outbox_len(self.lane).await?;
+        if length <= self.outbox_cap / 10 * 9 {
+            return Ok(());
+        }
+        let mut oldest = length - (self.outbox_cap / 4 * 3).min(length);
+        let (mut after, mut folded) = (OutboxId::default(), 0_u64);
+        while oldest > 0 {
+            let most = PAGE.min(usize::try_from(oldest).unwrap_or(PAGE));
+            let page = self.ledger.outbox(self.lane, after, most).await?;
+            let Some(last) = page.last else { break };
+            let Some(plan) = &mut self.plan else { break };
+            let leaving = self.client.leaving();
+            for posted in &page.events {
+                let wanted = self.selection.wants(&posted.event);
+                if plan.relieve(posted, wanted, |dead| leaving.brief(dead)) {
+                    self.bodies.remove(&posted.id);
+                    folded += 1;
+                }
+            }
+            plan.passed(last);
+            after = last;
+            oldest = oldest.saturating_sub((page.events.len() as u64).saturating_add(page.unreadable).max(1));
+        }
+        if folded == 0 {
+            self.look_at = Some(now + LOOK_AGAIN);
+        } else {
+            self.unread = self.unread.saturating_sub(folded);
+            tracing::warn!(
+                source = self.policy.source,
+                hook = self.hook,
+                events = folded,
+                outbox = length,
+                "the outbox is nearly full; what this hook was not told is folded into one digest"
+            );
+        }
+        Ok(())
+    }
+
+    /// Counts what has not been read, while the lane is behind.
+    async fn count_unread(&mut self) -> Result<(), StoreError> {
+        let now = monotonic();
+        let Some(plan) = &self.plan else { return Ok(()) };
+        if self.caught_up || self.count_at.is_some_and(|at| at > now) {
+            return Ok(());
+        }
+        self.count_at = Some(now + COUNT_EVERY);
+        let (mut after, mut unread) = (plan.cursor(), 0);
+        for _ in 0..COUNTED_PAGES {
+            let page = self.ledger.outbox(self.lane, after, PAGE).await?;
+            let read = page.events.len() as u64 + page.unreadable;
+            unread += read;
+            match page.last {
+                Some(last) if read >= PAGE as u64 => after = last,
+                _ => {
+                    self.unread = unread;
+                    return Ok(());
+                }
+            }
+        }
+        self.unread = self.ledger.outbox_len(self.lane).await?.max(unread);
+        Ok(())
+    }
+
+    /// Waits for anything to do.
+    async fn wait(&mut self, stop: &CancellationToken) -> Result<(), StoreError> {
+        let now = self.now();
+        let clock = monotonic();
+        let Some(plan) = &self.plan else { return Ok(()) };
+        let room = plan.read_up_to(now) > 0;
+        let in_ms = |at: Millis| Duration::from_millis(u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0));
+        let left = |since: Option<Instant>, period: Duration| {
+            since.map_or(Duration::ZERO, |at| period.saturating_sub(clock.duration_since(at)))
+        };
+        let behind = self.is_behind();
+        let mut wait = if room { left(self.read_at, POLL) } else { POLL };
+        if behind && self.told_look {
+            wait = wait.min(self.look_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(clock)));
+        }
+        if let Some(at) = plan.wake_at() {
+            wait = wait.min(in_ms(at));
+        }
+        if plan.is_unsaved() && self.saving.is_empty() {
+            wait = wait.min(left(self.saved_at, SAVE_EVERY));
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            Some(result) = self.sending.join_next_with_id() => self.take_result(result),
+            Some(saved) = self.saving.join_next() => self.take_save(saved).await?,
+            Ok(()) = self.changes.changed(), if room && !self.told_read || behind && !self.told_look => {
+                (self.told_read, self.told_look) = (true, true);
+            }
+            () = tokio::time::sleep(wait) => {}
+        }
+        self.collect().await
+    }
+
+    /// Takes over everything that has ended meanwhile.
+    async fn collect(&mut self) -> Result<(), StoreError> {
+        while let Some(result) = self.sending.try_join_next_with_id() {
+            self.take_result(result);
+        }
+        while let Some(saved) = self.saving.try_join_next() {
+            self.take_save(saved).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_save(&mut self, saved: Result<(u64, Result<u64, StoreError>), JoinError>) -> Result<(), StoreError> {
+        match saved {
+            Ok((version, saved)) => self.take_saved(version, saved).await,
+            Err(error) => Err(StoreError::Unexpected(format!("saving has crashed: {error}"))),
+        }
+    }
+}
+
+/// One try, on a task of its own.
+async fn attempt(ledger: Arc<dyn Ledger>, client: Client, lane: Lane, key: Key, known: Option<Event>) -> Done {
+    let event = match (known, key) {
+        (Some(event), _) => event,
+        (None, Key::Digest(_)) => return Done::Gone,
+        (None, Key::Event(id)) => match ledger.outbox_get(lane, id).await {
+            Ok(Some(Posted { event, .. })) => event,
+            Ok(None) => return Done::Gone,
+            Err(_) => return Done::NoStore,
+        },
+    };
+    Done::Sent(client.send(&event, ledger.clock().now()).await)
+}
+
+#[async_trait]
+impl Step for Deliver {
+    fn name(&self) -> &'static str {
+        "deliver"
+    }
+
+    async fn step(&mut self, stop: &CancellationToken) -> Result<Next, StoreError> {
+        if self.plan.is_none() {
+            self.open().await?;
+        }
+        // A store in trouble does not keep us from sending what we have already.
+        let read = self.read().await;
+        self.advance();
+        let more = read?;
+        self.relieve().await?;
+        if more && self.plan.as_ref().is_some_and(|plan| plan.read_up_to(self.now()) > 0) {
+            self.collect().await?;
+            return Ok(Next::Again);
+        }
+        self.count_unread().await?;
+        self.wait(stop).await?;
+        Ok(Next::Again)
+    }
+
+    async fn settle(&mut self) -> Result<(), StoreError> {
+        let _ = tokio::time::timeout(self.grace, async {
+            while let Some(result) = self.sending.join_next_with_id().await {
+                self.take_result(result);
+            }
+        })
+        .await;
+        // What is still on its way stays pending in what is saved, and is sent again under the same id.
+        self.sending.abort_all();
+        while let Some(saved) = self.saving.join_next().await {
+            self.take_save(saved).await?;
+        }
+        let Some((version, state)) = self.plan.as_ref().and_then(Plan::unsaved) else { return Ok(()) };
+        let saved = self.ledger.save_lane(&self.lease, &self.hook, self.lane, self.revision, &state).await;
+        self.attempted = Some(state);
+        self.take_saved(version, saved).await
+    }
+}
