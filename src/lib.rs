@@ -15,4 +15,5 @@ pub mod letter;
 pub mod loops;
 pub mod metrics;
 pub mod rule;
+pub mod sidecar;
 pub mod smallage;
