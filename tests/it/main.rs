@@ -1,5 +1,6 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 
+mod demo;
 mod faults;
 mod fixtures;
 mod ledger;
