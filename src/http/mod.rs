@@ -2,13 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::State,
-    http::header,
-    response::IntoResponse,
-    routing::get,
-};
+use axum::{Router, extract::State, http::header, response::IntoResponse, routing::get};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

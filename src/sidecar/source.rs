@@ -116,12 +116,8 @@ impl Watch {
         let source = self.ledger.name().to_owned();
         tracing::info!(source, epoch = lease.epoch, "leading");
         let keep = CancellationToken::new();
-        let renew = Renew::new(
-            Arc::clone(&self.ledger),
-            lease.clone(),
-            Arc::clone(&self.metrics),
-            self.config.lease_ttl,
-        );
+        let renew =
+            Renew::new(Arc::clone(&self.ledger), lease.clone(), Arc::clone(&self.metrics), self.config.lease_ttl);
         let mut renewal = JoinSet::new();
         renewal.spawn({
             let (source, keep) = (source.clone(), keep.clone());
@@ -174,8 +170,7 @@ impl Watch {
     /// Attaches, for as long as it takes.
     async fn attach(&mut self, lease: &Lease) -> Result<Attached, StoreError> {
         let source = self.ledger.name().to_owned();
-        let options =
-            AttachOptions { announce_existing: self.config.announce_existing, seen_before: self.has_led };
+        let options = AttachOptions { announce_existing: self.config.announce_existing, seen_before: self.has_led };
         let mut trouble = Trouble::new(&source, "attach");
         let attached = loop {
             match self.begin(lease, options).await {
