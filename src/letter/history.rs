@@ -72,7 +72,10 @@ impl Verdict {
         if others.peek().is_none() {
             return Verdict::Unknown;
         }
-        if others.all(|other| alike(first, other)) { Verdict::Same } else { Verdict::Mixed }
+        let mut judged = first;
+        // Mostly a job fails in the very same words, which need not be judged again.
+        let same = others.all(|other| std::mem::replace(&mut judged, other) == other || alike(first, other));
+        if same { Verdict::Same } else { Verdict::Mixed }
     }
 }
 
