@@ -37,7 +37,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     ));
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        listen = %address,
+        %address,
         sources = config.sources.len(),
         hooks = config.hooks.len(),
         "sexton is up"
