@@ -28,8 +28,14 @@ pub struct Renew {
 
 impl Renew {
     /// For a lease that was taken just now.
-    pub fn new(ledger: Arc<dyn Ledger>, lease: Lease, metrics: Arc<Metrics>, ttl: Duration) -> Renew {
-        let trouble = Trouble::new(ledger.name(), "lease");
+    pub fn new(
+        ledger: Arc<dyn Ledger>,
+        lease: Lease,
+        metrics: Arc<Metrics>,
+        ttl: Duration,
+        trouble: &Trouble,
+    ) -> Renew {
+        let trouble = trouble.at("lease");
         Renew { ledger, lease, metrics, ttl, confirmed: monotonic(), trouble }
     }
 }

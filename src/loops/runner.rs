@@ -48,9 +48,10 @@ pub enum Ended {
     Moved,
 }
 
-/// Steps until told to stop, or until the term is over.
-pub async fn run(source: &str, mut step: Box<dyn Step>, stop: CancellationToken) -> Ended {
-    let mut trouble = Trouble::new(source, step.name());
+/// Steps until told to stop, or until the term is over. What goes wrong with the store goes to `trouble`, which all loops
+/// of a source share.
+pub async fn run(mut step: Box<dyn Step>, trouble: &Trouble, stop: CancellationToken) -> Ended {
+    let trouble = trouble.at(step.name());
     let mut pause = FIRST_PAUSE;
     loop {
         if stop.is_cancelled() {

@@ -29,6 +29,7 @@ pub(super) struct Watch {
     metrics: Arc<Metrics>,
     holder: String,
     stop: CancellationToken,
+    trouble: Trouble,
     known_epoch: u64,
     has_led: bool,
 }
@@ -41,7 +42,8 @@ impl Watch {
         holder: String,
         stop: CancellationToken,
     ) -> Watch {
-        Watch { ledger, config, metrics, holder, stop, known_epoch: 0, has_led: false }
+        let trouble = Trouble::new(ledger.name(), "standby");
+        Watch { ledger, config, metrics, holder, stop, trouble, known_epoch: 0, has_led: false }
     }
 
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
@@ -69,7 +71,6 @@ impl Watch {
     /// Waits for the lease; `None` once told to stop.
     async fn stand_by(&mut self) -> Option<Lease> {
         let source = self.ledger.name().to_owned();
-        let mut trouble = Trouble::new(&source, "standby");
         let mut leader: Option<Lease> = None;
         let look_every = LOOK_EVERY.min(self.config.lease_ttl / 4);
         while !self.stop.is_cancelled() {
@@ -77,13 +78,13 @@ impl Watch {
                 Ok(TryLease::Acquired(lease)) => {
                     self.known_epoch = lease.epoch;
                     self.metrics.up(&source, true);
-                    trouble.over();
+                    self.trouble.over();
                     return Some(lease);
                 }
                 Ok(TryLease::Held { by, epoch }) => {
                     self.known_epoch = self.known_epoch.max(epoch);
                     self.metrics.up(&source, true);
-                    trouble.over();
+                    self.trouble.over();
                     let now = Lease { epoch, holder: by };
                     if leader.as_ref() != Some(&now) {
                         tracing::info!(source, leader = now.holder, epoch, "standing by");
@@ -92,7 +93,7 @@ impl Watch {
                 }
                 Err(error) => {
                     self.metrics.up(&source, false);
-                    trouble.failed(&error);
+                    self.trouble.failed(&error);
                 }
             }
             tokio::select! {
@@ -116,12 +117,17 @@ impl Watch {
         let source = self.ledger.name().to_owned();
         tracing::info!(source, epoch = lease.epoch, "leading");
         let keep = CancellationToken::new();
-        let renew =
-            Renew::new(Arc::clone(&self.ledger), lease.clone(), Arc::clone(&self.metrics), self.config.lease_ttl);
+        let renew = Renew::new(
+            Arc::clone(&self.ledger),
+            lease.clone(),
+            Arc::clone(&self.metrics),
+            self.config.lease_ttl,
+            &self.trouble,
+        );
         let mut renewal = JoinSet::new();
         renewal.spawn({
-            let (source, keep) = (source.clone(), keep.clone());
-            async move { loops::run(&source, Box::new(renew), keep).await }
+            let (trouble, keep) = (self.trouble.at("lease"), keep.clone());
+            async move { loops::run(Box::new(renew), &trouble, keep).await }
         });
 
         let term = CancellationToken::new();
@@ -171,7 +177,7 @@ impl Watch {
     async fn attach(&mut self, lease: &Lease) -> Result<Attached, StoreError> {
         let source = self.ledger.name().to_owned();
         let options = AttachOptions { announce_existing: self.config.announce_existing, seen_before: self.has_led };
-        let mut trouble = Trouble::new(&source, "attach");
+        let trouble = self.trouble.at("attach");
         let attached = loop {
             match self.begin(lease, options).await {
                 Ok(attached) => break attached,
@@ -217,7 +223,6 @@ impl Watch {
         lease: &Lease,
         attached: Attached,
     ) -> anyhow::Result<()> {
-        let source = self.ledger.name();
         let hooks = self.hooks();
         let (ledger, metrics) = (|| Arc::clone(&self.ledger), || Arc::clone(&self.metrics));
         let mut steps: Vec<Box<dyn Step>> = Vec::new();
@@ -244,8 +249,8 @@ impl Watch {
         steps.push(Box::new(Survey::new(ledger(), lease.clone(), metrics(), every)));
         steps.push(Box::new(Trim::new(ledger(), lease.clone(), names, self.config.outbox, every)));
         for step in steps {
-            let (source, term) = (source.to_owned(), term.clone());
-            work.spawn(async move { loops::run(&source, step, term).await });
+            let (trouble, term) = (self.trouble.at(step.name()), term.clone());
+            work.spawn(async move { loops::run(step, &trouble, term).await });
         }
         Ok(())
     }

@@ -144,7 +144,15 @@ impl Connection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(self.response_timeout));
-        client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| sort_error(&error).0)
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| {
+            if error.is_connection_dropped() && !error.is_connection_refusal() {
+                // The server's last words are lost when it closes before we have written ours.
+                return StoreError::Unavailable(
+                    "the server closes new connections at once; it may have reached its limit (maxclients)".to_owned(),
+                );
+            }
+            sort_error(&error).0
+        })
     }
 
     async fn failed(&self, generation: u64, error: &redis::RedisError) -> StoreError {

@@ -26,7 +26,10 @@ pub(super) fn sort_error(error: &RedisError) -> (StoreError, bool) {
         _ => {}
     }
     match error.kind() {
-        ErrorKind::AuthenticationFailed => (StoreError::Denied(said), false),
+        // The client keeps no code here: the server has said WRONGPASS.
+        ErrorKind::AuthenticationFailed => {
+            (StoreError::Denied("wrong user name or password (WRONGPASS)".to_owned()), false)
+        }
         ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => (StoreError::Unavailable(said), false),
         // "max number of clients reached" comes as a plain ERR, and the server closes the connection after it.
         ErrorKind::Server(ServerErrorKind::ResponseError) if said.contains("max number of clients") => {

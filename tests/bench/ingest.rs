@@ -8,7 +8,7 @@ use sexton::{
     config::{OutboxConfig, Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::Include,
     ledger::{AttachOptions, Cursor, Ledger, TryLease},
-    loops::{self, Ingest, IngestOptions, Trim},
+    loops::{self, Ingest, IngestOptions, Step, Trim, Trouble},
     metrics::Metrics,
     smallage,
 };
@@ -113,8 +113,11 @@ async fn ingest(redis: &Redis, con: &mut MultiplexedConnection, last: &Cursor, a
         attached,
     );
     let trim = Trim::new(Arc::clone(&ledger), lease, Vec::new(), outbox, Duration::from_secs(5));
-    let ingesting = tokio::spawn(loops::run("bench", Box::new(ingest), stop.clone()));
-    let trimming = tokio::spawn(loops::run("bench", Box::new(trim), stop.clone()));
+    let run = |step: Box<dyn Step>| {
+        let stop = stop.clone();
+        tokio::spawn(async move { loops::run(step, &Trouble::new("bench", "bench"), stop).await })
+    };
+    let (ingesting, trimming) = (run(Box::new(ingest)), run(Box::new(trim)));
     let state = format!("{{{NS}}}:sexton:state");
     loop {
         let cursor: Option<String> =

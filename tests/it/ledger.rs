@@ -26,18 +26,19 @@ const TTL: Duration = Duration::from_secs(30);
 pub(crate) fn ledger(redis: &Redis) -> Arc<dyn Ledger> {
     let url = SecretSource::Inline(Secret::new(redis.url()));
     let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
-    smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config) }).unwrap()
+    smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config) })
+        .expect("Redis is there")
 }
 
 async fn lease(ledger: &dyn Ledger) -> Lease {
-    match ledger.try_lease("me", TTL, 0).await.unwrap() {
+    match ledger.try_lease("me", TTL, 0).await.expect("Redis is there") {
         TryLease::Acquired(lease) => lease,
         held => panic!("{held:?}"),
     }
 }
 
 async fn read_and_commit(ledger: &dyn Ledger, lease: &Lease, after: &Cursor) -> (Cursor, Vec<JobCounts>) {
-    let batch = ledger.read(after, 1_000, None).await.unwrap();
+    let batch = ledger.read(after, 1_000, None).await.expect("Redis is there");
     let deaths = batch
         .letters
         .iter()
@@ -48,7 +49,7 @@ async fn read_and_commit(ledger: &dyn Ledger, lease: &Lease, after: &Cursor) -> 
         })
         .collect();
     let commit = Commit { from: after, to: &batch.cursor, deaths, existing: None };
-    let committed = ledger.commit(lease, commit).await.unwrap();
+    let committed = ledger.commit(lease, commit).await.expect("Redis is there");
     (batch.cursor, committed.jobs)
 }
 
@@ -118,11 +119,11 @@ async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothin
 
 /// Every key and what it holds, to compare.
 async fn picture(con: &mut redis::aio::MultiplexedConnection) -> Vec<(String, Vec<u8>)> {
-    let mut keys: Vec<String> = con.keys("*").await.unwrap();
+    let mut keys: Vec<String> = con.keys("*").await.expect("Redis is there");
     keys.sort();
     let mut all = Vec::new();
     for key in keys {
-        let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(con).await.unwrap();
+        let dump: Vec<u8> = redis::cmd("DUMP").arg(&key).query_async(con).await.expect("Redis is there");
         all.push((key, dump));
     }
     all

@@ -114,7 +114,7 @@ async fn a_frozen_leader_that_wakes_writes_nothing() {
 /// Waits until a leader has committed something.
 async fn old_http_reads(con: &mut redis::aio::MultiplexedConnection) {
     loop {
-        let deaths: Option<u64> = con.hget(format!("{{{NS}}}:sexton:state"), "deaths").await.unwrap();
+        let deaths: Option<u64> = con.hget(format!("{{{NS}}}:sexton:state"), "deaths").await.expect("Redis is there");
         if deaths.unwrap_or(0) > 0 {
             return;
         }
@@ -134,9 +134,9 @@ async fn a_clean_stop_hands_over_in_under_a_second() {
         second.process.says("standing by").await;
         let told = monotonic();
         if signal == "TERM" {
-            first.process.terminate()
+            first.process.terminate();
         } else {
-            first.process.interrupt()
+            first.process.interrupt();
         }
         leader(&[port]).await;
         let took = told.elapsed();
