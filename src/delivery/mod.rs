@@ -5,9 +5,9 @@
 
 mod backoff;
 mod plan;
-#[cfg(test)]
-mod properties;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use backoff::pause;
 pub use plan::{Due, Key, Note, Plan, Policy, Taken};

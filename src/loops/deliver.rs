@@ -33,12 +33,14 @@ use crate::{
 
 /// The outbox is read this often without being told of a change: other processes append too.
 const POLL: Duration = Duration::from_secs(1);
-/// A changed state is saved at most this often.
-const SAVE_EVERY: Duration = Duration::from_millis(500);
+/// A changed state is saved after this long, with everything that has changed meanwhile.
+const SAVE_AFTER: Duration = Duration::from_millis(500);
 /// How often a lane that is behind looks at how full the outbox is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long after a look that found nothing to relieve.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How often a lane that has nothing to save looks whether somebody has changed what was saved.
+const RELOAD_EVERY: Duration = Duration::from_secs(2);
 /// How often the backlog of a lane that is behind is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// Pages read to count a backlog exactly; a longer one is given as the length of the outbox.
@@ -94,9 +96,10 @@ pub struct Deliver {
     /// The outbox has changed since its length was looked at.
     told_look: bool,
     read_at: Option<Instant>,
-    saved_at: Option<Instant>,
+    unsaved_since: Option<Instant>,
     look_at: Option<Instant>,
     count_at: Option<Instant>,
+    reload_at: Option<Instant>,
     /// Events rejected in a row.
     rejected: u64,
 }
@@ -177,9 +180,10 @@ impl Deliver {
             told_read: true,
             told_look: true,
             read_at: None,
-            saved_at: None,
+            unsaved_since: None,
             look_at: None,
             count_at: None,
+            reload_at: None,
             rejected: 0,
         }
     }
@@ -276,12 +280,15 @@ impl Deliver {
             let try_it = attempt(Arc::clone(&self.ledger), self.client.clone(), self.lane, due.key, known);
             self.keys.insert(self.sending.spawn(try_it).id(), due.key);
         }
-        let rested = self.saved_at.is_none_or(|at| monotonic().duration_since(at) >= SAVE_EVERY);
+        if plan.is_unsaved() {
+            self.unsaved_since.get_or_insert_with(monotonic);
+        }
+        let time = self.unsaved_since.is_some_and(|at| monotonic().duration_since(at) >= SAVE_AFTER);
         if self.saving.is_empty()
-            && (rested || plan.save_is_urgent())
+            && (time || plan.save_is_urgent())
             && let Some((version, state)) = plan.unsaved()
         {
-            self.saved_at = Some(monotonic());
+            self.unsaved_since = None;
             self.attempted = Some(state.clone());
             let (ledger, lease) = (Arc::clone(&self.ledger), self.lease.clone());
             let (hook, lane, over) = (self.hook.clone(), self.lane, self.revision);
@@ -437,6 +444,18 @@ impl Deliver {
         self.lane == Lane::Deaths && (waits || !self.caught_up)
     }
 
+    /// A lane at rest saves nothing, so it would not notice a change by hand.
+    async fn look_for_changes(&mut self) -> Result<(), StoreError> {
+        let now = monotonic();
+        let rests = self.saving.is_empty() && self.plan.as_ref().is_some_and(|plan| !plan.is_unsaved());
+        if !rests || self.reload_at.is_some_and(|at| at > now) {
+            return Ok(());
+        }
+        self.reload_at = Some(now + RELOAD_EVERY);
+        let saved = self.ledger.load_lane(&self.hook, self.lane).await?;
+        if saved.is_some_and(|saved| saved.revision != self.revision) { self.reload(0).await } else { Ok(()) }
+    }
+
     /// Keeps the cap of the outbox from taking events away from a lane that is far behind: what stands in the oldest
     /// part is folded into a digest, until the lane needs only the newest three quarters.
     async fn relieve(&mut self) -> Result<(), StoreError> {
@@ -528,7 +547,7 @@ impl Deliver {
             wait = wait.min(in_ms(at));
         }
         if plan.is_unsaved() && self.saving.is_empty() {
-            wait = wait.min(left(self.saved_at, SAVE_EVERY));
+            wait = wait.min(left(self.unsaved_since, SAVE_AFTER));
         }
         tokio::select! {
             biased;
@@ -596,6 +615,7 @@ impl Step for Deliver {
             return Ok(Next::Again);
         }
         self.count_unread().await?;
+        self.look_for_changes().await?;
         self.wait(stop).await?;
         Ok(Next::Again)
     }

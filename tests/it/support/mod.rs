@@ -1,1 +1,5 @@
 //! What the tests stand on.
+
+pub(crate) mod hooks;
+pub(crate) mod memory;
+pub(crate) mod receiver;
