@@ -124,6 +124,11 @@ impl LaneState {
         self.pending.len() as u64 + self.folded.count() + self.overflow.count() + digests
     }
 
+    /// Deaths the outbox had no room to keep for this hook, waiting for a digest of their own.
+    pub fn overflowed(&self) -> u64 {
+        self.overflow.count()
+    }
+
     /// True if a 410 has switched the hook off under this configuration fingerprint.
     pub fn is_off(&self, fingerprint: &str) -> bool {
         self.off.as_deref() == Some(fingerprint)

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -31,7 +31,7 @@ pub(crate) struct Memory {
     last: AtomicU64,
     /// Every lease with a lower epoch is fenced.
     epoch: AtomicU64,
-    failing: AtomicU32,
+    failing: Mutex<u32>,
     reads: AtomicU64,
     saves: AtomicU64,
 }
@@ -50,7 +50,7 @@ impl Memory {
             lanes: Mutex::default(),
             last: AtomicU64::new(0),
             epoch: AtomicU64::new(1),
-            failing: AtomicU32::new(0),
+            failing: Mutex::default(),
             reads: AtomicU64::new(0),
             saves: AtomicU64::new(0),
         }
@@ -78,7 +78,7 @@ impl Memory {
 
     /// The next `times` operations fail.
     pub(crate) fn fail(&self, times: u32) {
-        self.failing.store(times, Ordering::Relaxed);
+        *self.failing.lock().unwrap() = times;
     }
 
     /// Reads of the outbox so far.
@@ -92,10 +92,12 @@ impl Memory {
     }
 
     fn works(&self) -> Result<()> {
-        match self.failing.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
-            Ok(_) => Err(StoreError::Unavailable("told to fail".to_owned())),
-            Err(_) => Ok(()),
+        let mut failing = self.failing.lock().unwrap();
+        if *failing == 0 {
+            return Ok(());
         }
+        *failing -= 1;
+        Err(StoreError::Unavailable("told to fail".to_owned()))
     }
 
     fn save(&self, hook: &str, lane: Lane, over: u64, state: &str) -> Result<u64> {
