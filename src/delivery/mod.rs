@@ -23,8 +23,8 @@ const FRESH_AT_MOST: usize = 4 * CONCURRENCY;
 const TRIED_AT_MOST: usize = 1_000;
 /// Failures in a row, with no success between, after which the endpoint counts as failing.
 const FAILING_AFTER: u32 = 3;
-/// Events in one read of the outbox, at most.
-pub const PAGE: usize = 500;
+/// Events in one read of the outbox, at most: with tracebacks a page may take some megabytes.
+pub const PAGE: usize = 250;
 
 /// What a request came to, as far as the plan is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,6 +65,7 @@ impl Deliver {
             self.look_at = Some(now + LOOK_AGAIN);
         } else {
             self.unread = self.unread.saturating_sub(let_go);
+            self.save_now = true;
             tracing::warn!(
                 source = self.policy.source,
                 hook = self.hook,

@@ -40,6 +40,7 @@ const POLL: Duration = Duration::from_secs(1);
 const SAVE_AFTER: Duration = Duration::from_millis(500);
 /// How often a lane that has nothing to save looks whether somebody has changed what was saved.
 const RELOAD_EVERY: Duration = Duration::from_secs(2);
+
 /// What both lanes of a hook need.
 #[derive(Clone)]
 pub struct DeliverTo<'a> {
@@ -91,6 +92,8 @@ pub struct Deliver {
     told_look: bool,
     read_at: Option<Instant>,
     unsaved_since: Option<Instant>,
+    /// Save at the next step: the outbox is about to lose what only the state knows.
+    save_now: bool,
     look_at: Option<Instant>,
     count_at: Option<Instant>,
     reload_at: Option<Instant>,
@@ -175,6 +178,7 @@ impl Deliver {
             told_look: true,
             read_at: None,
             unsaved_since: None,
+            save_now: false,
             look_at: None,
             count_at: None,
             reload_at: None,
@@ -219,7 +223,7 @@ impl Deliver {
         // Before the read, so that a change during it is noticed after it.
         self.changes.mark_unchanged();
         (self.told_read, self.told_look) = (false, true);
-        let page = self.ledger.outbox(self.lane, plan.cursor(), room).await?;
+        let page = self.ledger.outbox(self.lane, plan.cursor(), room).await.inspect_err(|_| self.told_read = true)?;
         self.read_at = Some(monotonic());
         self.caught_up = (page.events.len() as u64).saturating_add(page.unreadable) < room as u64;
         let now = self.ledger.clock().now();
@@ -270,10 +274,11 @@ impl Deliver {
         }
         let time = self.unsaved_since.is_some_and(|at| monotonic().duration_since(at) >= SAVE_AFTER);
         if self.saving.is_empty()
-            && (time || plan.save_is_urgent())
+            && (time || self.save_now || plan.save_is_urgent())
             && let Some((version, state)) = plan.unsaved()
         {
             self.unsaved_since = None;
+            self.save_now = false;
             self.attempted = Some(state.clone());
             let (ledger, lease) = (Arc::clone(&self.ledger), self.lease.clone());
             let (hook, lane, over) = (self.hook.clone(), self.lane, self.revision);
@@ -289,6 +294,7 @@ impl Deliver {
         let now = self.now();
         let (id, done) = result.unwrap_or_else(|error| {
             let retry = Outcome::Retry { after: None };
+            tracing::error!(source = self.policy.source, hook = self.hook, %error, "a delivery has crashed");
             let text = "the delivery has crashed".to_owned();
             (error.id(), Done::Sent(Sent { outcome: retry, status: None, error: Some(text), seconds: 0.0 }))
         });
@@ -384,7 +390,7 @@ impl Deliver {
             wait = wait.min(in_ms(at));
         }
         if plan.is_unsaved() && self.saving.is_empty() {
-            wait = wait.min(left(self.unsaved_since, SAVE_AFTER));
+            wait = if self.save_now { Duration::ZERO } else { wait.min(left(self.unsaved_since, SAVE_AFTER)) };
         }
         tokio::select! {
             biased;
