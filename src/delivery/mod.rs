@@ -23,6 +23,8 @@ const FRESH_AT_MOST: usize = 4 * CONCURRENCY;
 const TRIED_AT_MOST: usize = 1_000;
 /// Failures in a row, with no success between, after which the endpoint counts as failing.
 const FAILING_AFTER: u32 = 3;
+/// No receiver can hold a lane still for longer than this at a time, whatever its `Retry-After` says.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Events in one read of the outbox, at most: with tracebacks a page may take some megabytes.
 pub const PAGE: usize = 250;
 

@@ -283,3 +283,22 @@ fn a_storm_leaves_the_state_small() {
     let json = save(&mut plan).unwrap();
     assert!(json.len() < 64 * 1024, "{} bytes", json.len());
 }
+
+#[test]
+fn a_store_whose_clock_stepped_back_delays_nothing_for_long() {
+    let year = 365 * 24 * 3_600_000;
+    let mut plan = plan(Rate::Unlimited);
+    for ms in 1..=3 {
+        take(&mut plan, &death(ms), year);
+    }
+    plan.tick(Millis(year));
+    for due in all_due(&mut plan, year) {
+        plan.settled(due.key, Outcome::Retry { after: Some(Duration::from_secs(60)) }, Millis(year), 0.0);
+    }
+    let mut restarted = loaded(&save(&mut plan).unwrap(), Rate::Unlimited);
+    for plan in [&mut plan, &mut restarted] {
+        plan.tick(Millis(1_000));
+        assert!(plan.wake_at().unwrap() <= Millis(1_000 + 3_600_000));
+        assert_eq!(plan.tick(Millis(25 * 3_600_000)), [Note::GivenUp(3)]);
+    }
+}
