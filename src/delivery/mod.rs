@@ -5,9 +5,9 @@
 
 mod backoff;
 mod plan;
-#[cfg(test)]
-mod properties;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use backoff::pause;
 pub use plan::{Due, Key, Note, Plan, Policy, Taken};
@@ -23,8 +23,10 @@ const FRESH_AT_MOST: usize = 4 * CONCURRENCY;
 const TRIED_AT_MOST: usize = 1_000;
 /// Failures in a row, with no success between, after which the endpoint counts as failing.
 const FAILING_AFTER: u32 = 3;
-/// Events in one read of the outbox, at most.
-pub const PAGE: usize = 500;
+/// No receiver can hold a lane still for longer than this at a time, whatever its `Retry-After` says.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// Events in one read of the outbox, at most: with tracebacks a page may take some megabytes.
+pub const PAGE: usize = 250;
 
 /// What a request came to, as far as the plan is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

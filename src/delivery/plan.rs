@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    CONCURRENCY, FAILING_AFTER, FRESH_AT_MOST, LaneState, Outcome, PAGE, TRIED_AT_MOST, Window, pause,
+    CONCURRENCY, FAILING_AFTER, FRESH_AT_MOST, LONGEST_WAIT, LaneState, Outcome, PAGE, TRIED_AT_MOST, Window, pause,
     state::{Failing, Frozen, Tries},
 };
 use crate::{
@@ -114,6 +114,8 @@ pub struct Plan {
     allowed: usize,
     /// Nothing is sent before this (ms): the receiver asked for it.
     quiet_until: i64,
+    /// When time was last looked at (ms).
+    looked_at: i64,
     /// Counts changes of the state.
     version: u64,
     /// The version the ledger holds.
@@ -132,6 +134,8 @@ impl Plan {
             failures: 0,
             allowed,
             quiet_until: 0,
+            // A saved state may be older than a step back of the store's clock.
+            looked_at: i64::MAX,
             version: 0,
             saved: 0,
         };
@@ -240,6 +244,10 @@ impl Plan {
 
     /// Lets time do its work: gives up what was tried for too long, and freezes digests that are ready.
     pub fn tick(&mut self, now: Millis) -> Vec<Note> {
+        if now.0 < self.looked_at {
+            self.clock_stepped_back(now);
+        }
+        self.looked_at = now.0;
         let mut notes = Vec::new();
         let given_up = self.give_up(now);
         if given_up > 0 {
@@ -258,6 +266,21 @@ impl Plan {
             self.freeze_overflow(now);
         }
         notes
+    }
+
+    /// What was due at a time of the old clock must not wait until the new one gets there.
+    fn clock_stepped_back(&mut self, now: Millis) {
+        let latest = later(now, LONGEST_WAIT);
+        self.quiet_until = self.quiet_until.min(latest);
+        if let Some(failing) = &mut self.state.failing {
+            failing.next_at = failing.next_at.min(latest);
+            failing.since = failing.since.min(now.0);
+        }
+        let digests = self.state.digests.iter_mut().map(|digest| &mut digest.tries);
+        for tries in self.state.pending.values_mut().chain(digests) {
+            tries.next_at = tries.next_at.min(latest);
+            tries.first_at = tries.first_at.map(|first| first.min(now.0));
+        }
     }
 
     fn freeze_rate(&mut self, now: Millis) {

@@ -129,6 +129,11 @@ impl LaneState {
         self.pending.get(&id).map(|tries| tries.attempts)
     }
 
+    /// Deaths the outbox had no room to keep for this hook, waiting for a digest of their own.
+    pub fn overflowed(&self) -> u64 {
+        self.overflow.count()
+    }
+
     /// True if a 410 has switched the hook off under this configuration fingerprint.
     pub fn is_off(&self, fingerprint: &str) -> bool {
         self.off.as_deref() == Some(fingerprint)

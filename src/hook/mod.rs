@@ -12,6 +12,6 @@ mod sign;
 
 pub use client::{Client, ClientError, Sent};
 pub use format::{Body, body};
-pub use outcome::{LONGEST_RETRY_AFTER, of_status, retry_after};
+pub use outcome::{of_status, retry_after};
 pub use redact::{Leaving, SAMPLE_CHARS};
 pub use select::Selection;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 
-use crate::{delivery::Outcome, letter::Millis};
-
-/// No receiver can hold a hook still for longer than this at a time.
-pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
+use crate::{
+    delivery::{LONGEST_WAIT, Outcome},
+    letter::Millis,
+};
 
 /// The outcome of an HTTP status. What is no answer at all (no connection, a time-out before the status, something
 /// that is not HTTP) is tried again, as a 503 is.
@@ -25,16 +25,16 @@ pub fn of_status(status: u16, after: Option<Duration>) -> Outcome {
 }
 
 /// Reads `Retry-After`: seconds, or a date in one of HTTP's three forms, which counts from `now`. Bounded by
-/// [`LONGEST_RETRY_AFTER`]; `None` if it says nothing readable.
+/// [`LONGEST_WAIT`]; `None` if it says nothing readable.
 pub fn retry_after(value: &str, now: Millis) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than fit are as good as the bound.
         let seconds = value.parse().unwrap_or(u64::MAX);
-        return Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER));
+        return Some(Duration::from_secs(seconds).min(LONGEST_WAIT));
     }
     let wait = http_date(value)?.timestamp_millis().saturating_sub(now.0);
-    Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)).min(LONGEST_RETRY_AFTER))
+    Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)).min(LONGEST_WAIT))
 }
 
 fn http_date(value: &str) -> Option<DateTime<Utc>> {

@@ -1,9 +1,12 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
+mod delivery;
 mod demo;
 mod faults;
 mod fixtures;
 mod ledger;
+mod outcomes;
 mod replicas;
 mod support;
 mod worker;

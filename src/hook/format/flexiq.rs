@@ -60,27 +60,18 @@ fn error(dead: &JobDead) -> String {
 }
 
 fn death(dead: &JobDead) -> Value {
-    json!({
+    let mut fields = json!({
         "source": dead.source, "entry_id": dead.entry_id, "reason": dead.reason, "attempts": dead.attempts,
         "history": dead.history, "group": dead.group, "enqueued_at": dead.enqueued_at, "died_at": dead.died_at,
         "deaths": dead.deaths, "retries": dead.retries,
-    })
-    .into_with("attempt_errors", dead.attempt_errors.as_ref().map(|errors| json!(errors)))
-    .into_with("payload", dead.payload.as_ref().map(|payload| json!(payload)))
-}
-
-trait With {
-    fn into_with(self, key: &str, value: Option<Value>) -> Self;
-}
-
-impl With for Value {
-    /// Adds a field that is only there on request.
-    fn into_with(mut self, key: &str, value: Option<Value>) -> Value {
-        if let (Some(fields), Some(value)) = (self.as_object_mut(), value) {
-            fields.insert(key.to_owned(), value);
-        }
-        self
+    });
+    if let Some(errors) = &dead.attempt_errors {
+        fields["attempt_errors"] = json!(errors);
     }
+    if let Some(payload) = &dead.payload {
+        fields["payload"] = json!(payload);
+    }
+    fields
 }
 
 fn summary(digest: &Digest) -> String {

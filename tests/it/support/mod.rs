@@ -2,8 +2,11 @@
 #![allow(dead_code, reason = "not every test file uses every part of it")]
 
 pub(crate) mod graveyard;
+pub(crate) mod hooks;
 pub(crate) mod ledger;
+pub(crate) mod memory;
 pub(crate) mod process;
+pub(crate) mod receiver;
 pub(crate) mod redis;
 
 use std::{future::Future, time::Duration};

@@ -3,6 +3,9 @@
 //! All decisions are the plan's; this is its hands. Nothing stands between an event's appearance in the outbox and its
 //! request but one read: saving happens beside it.
 
+mod behind;
+mod report;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -23,7 +26,7 @@ use super::{Next, Step};
 use crate::{
     clock::monotonic,
     config::{HookConfig, Rate},
-    delivery::{Key, LaneState, Note, Outcome, PAGE, Plan, Policy, Taken},
+    delivery::{Key, LaneState, Outcome, Plan, Policy, Taken},
     event::{Event, Lane},
     hook::{Client, Selection, Sent},
     ledger::{Lease, Ledger, OutboxId, Posted, StoreError},
@@ -33,16 +36,10 @@ use crate::{
 
 /// The outbox is read this often without being told of a change: other processes append too.
 const POLL: Duration = Duration::from_secs(1);
-/// A changed state is saved at most this often.
-const SAVE_EVERY: Duration = Duration::from_millis(500);
-/// How often a lane that is behind looks at how full the outbox is.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long after a look that found nothing to relieve.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// How often the backlog of a lane that is behind is counted.
-const COUNT_EVERY: Duration = Duration::from_secs(5);
-/// Pages read to count a backlog exactly; a longer one is given as the length of the outbox.
-const COUNTED_PAGES: usize = 4;
+/// A changed state is saved after this long, with everything that has changed meanwhile.
+const SAVE_AFTER: Duration = Duration::from_millis(500);
+/// How often a lane that has nothing to save looks whether somebody has changed what was saved.
+const RELOAD_EVERY: Duration = Duration::from_secs(2);
 
 /// What both lanes of a hook need.
 #[derive(Clone)]
@@ -94,9 +91,12 @@ pub struct Deliver {
     /// The outbox has changed since its length was looked at.
     told_look: bool,
     read_at: Option<Instant>,
-    saved_at: Option<Instant>,
+    unsaved_since: Option<Instant>,
+    /// Save at the next step: the outbox is about to lose what only the state knows.
+    save_now: bool,
     look_at: Option<Instant>,
     count_at: Option<Instant>,
+    reload_at: Option<Instant>,
     /// Events rejected in a row.
     rejected: u64,
 }
@@ -177,9 +177,11 @@ impl Deliver {
             told_read: true,
             told_look: true,
             read_at: None,
-            saved_at: None,
+            unsaved_since: None,
+            save_now: false,
             look_at: None,
             count_at: None,
+            reload_at: None,
             rejected: 0,
         }
     }
@@ -209,15 +211,6 @@ impl Deliver {
         Ok(())
     }
 
-    fn warn_off(&self) {
-        tracing::warn!(
-            source = self.policy.source,
-            hook = self.hook,
-            lane = self.lane.as_str(),
-            "the receiver is gone (410); switched off until the hook's configuration changes"
-        );
-    }
-
     /// Reads one page, if there may be something to read and room for it. True if there may be more.
     async fn read(&mut self) -> Result<bool, StoreError> {
         let now = self.now();
@@ -230,7 +223,7 @@ impl Deliver {
         // Before the read, so that a change during it is noticed after it.
         self.changes.mark_unchanged();
         (self.told_read, self.told_look) = (false, true);
-        let page = self.ledger.outbox(self.lane, plan.cursor(), room).await?;
+        let page = self.ledger.outbox(self.lane, plan.cursor(), room).await.inspect_err(|_| self.told_read = true)?;
         self.read_at = Some(monotonic());
         self.caught_up = (page.events.len() as u64).saturating_add(page.unreadable) < room as u64;
         let now = self.ledger.clock().now();
@@ -276,12 +269,16 @@ impl Deliver {
             let try_it = attempt(Arc::clone(&self.ledger), self.client.clone(), self.lane, due.key, known);
             self.keys.insert(self.sending.spawn(try_it).id(), due.key);
         }
-        let rested = self.saved_at.is_none_or(|at| monotonic().duration_since(at) >= SAVE_EVERY);
+        if plan.is_unsaved() {
+            self.unsaved_since.get_or_insert_with(monotonic);
+        }
+        let time = self.unsaved_since.is_some_and(|at| monotonic().duration_since(at) >= SAVE_AFTER);
         if self.saving.is_empty()
-            && (rested || plan.save_is_urgent())
+            && (time || self.save_now || plan.save_is_urgent())
             && let Some((version, state)) = plan.unsaved()
         {
-            self.saved_at = Some(monotonic());
+            self.unsaved_since = None;
+            self.save_now = false;
             self.attempted = Some(state.clone());
             let (ledger, lease) = (Arc::clone(&self.ledger), self.lease.clone());
             let (hook, lane, over) = (self.hook.clone(), self.lane, self.revision);
@@ -297,6 +294,7 @@ impl Deliver {
         let now = self.now();
         let (id, done) = result.unwrap_or_else(|error| {
             let retry = Outcome::Retry { after: None };
+            tracing::error!(source = self.policy.source, hook = self.hook, %error, "a delivery has crashed");
             let text = "the delivery has crashed".to_owned();
             (error.id(), Done::Sent(Sent { outcome: retry, status: None, error: Some(text), seconds: 0.0 }))
         });
@@ -312,76 +310,6 @@ impl Deliver {
                 let notes = plan.settled(key, sent.outcome, now, fastrand::f64());
                 self.count(key, &sent);
                 self.tell(&notes, Some(&sent));
-            }
-        }
-    }
-
-    /// Counts a request; a row of rejections is logged once.
-    fn count(&mut self, key: Key, sent: &Sent) {
-        let outcome = match sent.outcome {
-            Outcome::Delivered => DeliveryOutcome::Delivered,
-            Outcome::Retry { .. } => DeliveryOutcome::Retried,
-            Outcome::Rejected | Outcome::SwitchedOff => DeliveryOutcome::Rejected,
-        };
-        self.metrics.delivery(&self.hook, outcome, sent.seconds);
-        let (source, hook, lane, error) = (&self.policy.source, &self.hook, self.lane.as_str(), sent.error.as_deref());
-        match sent.outcome {
-            Outcome::Rejected => {
-                if self.rejected == 0 {
-                    tracing::warn!(source, hook, lane, status = sent.status, error, event = %key,
-                        "the receiver rejects events for good; further ones are counted");
-                }
-                self.rejected += 1;
-            }
-            Outcome::Delivered if self.rejected > 0 => {
-                tracing::info!(source, hook, lane, rejected = self.rejected, "the receiver takes events again");
-                self.rejected = 0;
-            }
-            Outcome::Delivered => tracing::debug!(source, hook, lane, event = %key, "delivered"),
-            Outcome::Retry { .. } => {
-                tracing::debug!(source, hook, lane, status = sent.status, error, event = %key, "to be tried again");
-            }
-            Outcome::SwitchedOff => {}
-        }
-    }
-
-    /// Logs and counts what the plan has to say.
-    fn tell(&self, notes: &[Note], sent: Option<&Sent>) {
-        let (source, hook, lane) = (&self.policy.source, &self.hook, self.lane.as_str());
-        for note in notes {
-            match *note {
-                Note::Failing { pause } => tracing::warn!(
-                    source,
-                    hook,
-                    lane,
-                    status = sent.and_then(|sent| sent.status),
-                    error = sent.and_then(|sent| sent.error.as_deref()),
-                    next_try_seconds = pause.as_secs_f64(),
-                    "the receiver is failing; trying with one request at a time"
-                ),
-                Note::Recovered { failures, after } => tracing::info!(
-                    source,
-                    hook,
-                    lane,
-                    failed_requests = failures,
-                    seconds = after.as_secs(),
-                    waiting = self.plan.as_ref().map_or(0, |plan| plan.state().unsettled()),
-                    "the receiver works again"
-                ),
-                Note::GivenUp(events) => {
-                    self.metrics.not_sent(&self.hook, DeliveryOutcome::GivenUp, events);
-                    tracing::warn!(
-                        source,
-                        hook,
-                        lane,
-                        events,
-                        "given up; `sexton hooks resend` sends what is still there"
-                    );
-                }
-                Note::SwitchedOff(events) => {
-                    self.metrics.not_sent(&self.hook, DeliveryOutcome::Rejected, events);
-                    self.warn_off();
-                }
             }
         }
     }
@@ -431,82 +359,16 @@ impl Deliver {
         Ok(())
     }
 
-    /// True if the lane still needs something of what the outbox holds and could fold it.
-    fn is_behind(&self) -> bool {
-        let waits = self.plan.as_ref().is_some_and(|plan| plan.state().unsettled() > 0);
-        self.lane == Lane::Deaths && (waits || !self.caught_up)
-    }
-
-    /// Keeps the cap of the outbox from taking events away from a lane that is far behind: what stands in the oldest
-    /// part is folded into a digest, until the lane needs only the newest three quarters.
-    async fn relieve(&mut self) -> Result<(), StoreError> {
+    /// A lane at rest saves nothing, so it would not notice a change by hand.
+    async fn look_for_changes(&mut self) -> Result<(), StoreError> {
         let now = monotonic();
-        if !self.is_behind() || !self.told_look || self.look_at.is_some_and(|at| at > now) {
+        let rests = self.saving.is_empty() && self.plan.as_ref().is_some_and(|plan| !plan.is_unsaved());
+        if !rests || self.reload_at.is_some_and(|at| at > now) {
             return Ok(());
         }
-        self.told_look = false;
-        self.look_at = Some(now + LOOK_EVERY);
-        let length = self.ledger.outbox_len(self.lane).await?;
-        if length <= self.outbox_cap / 10 * 9 {
-            return Ok(());
-        }
-        let mut oldest = length - (self.outbox_cap / 4 * 3).min(length);
-        let (mut after, mut folded) = (OutboxId::default(), 0_u64);
-        while oldest > 0 {
-            let most = PAGE.min(usize::try_from(oldest).unwrap_or(PAGE));
-            let page = self.ledger.outbox(self.lane, after, most).await?;
-            let Some(last) = page.last else { break };
-            let Some(plan) = &mut self.plan else { break };
-            let leaving = self.client.leaving();
-            for posted in &page.events {
-                let wanted = self.selection.wants(&posted.event);
-                if plan.relieve(posted, wanted, |dead| leaving.brief(dead)) {
-                    self.bodies.remove(&posted.id);
-                    folded += 1;
-                }
-            }
-            plan.passed(last);
-            after = last;
-            oldest = oldest.saturating_sub((page.events.len() as u64).saturating_add(page.unreadable).max(1));
-        }
-        if folded == 0 {
-            self.look_at = Some(now + LOOK_AGAIN);
-        } else {
-            self.unread = self.unread.saturating_sub(folded);
-            tracing::warn!(
-                source = self.policy.source,
-                hook = self.hook,
-                events = folded,
-                outbox = length,
-                "the outbox is nearly full; what this hook was not told is folded into one digest"
-            );
-        }
-        Ok(())
-    }
-
-    /// Counts what has not been read, while the lane is behind.
-    async fn count_unread(&mut self) -> Result<(), StoreError> {
-        let now = monotonic();
-        let Some(plan) = &self.plan else { return Ok(()) };
-        if self.caught_up || self.count_at.is_some_and(|at| at > now) {
-            return Ok(());
-        }
-        self.count_at = Some(now + COUNT_EVERY);
-        let (mut after, mut unread) = (plan.cursor(), 0);
-        for _ in 0..COUNTED_PAGES {
-            let page = self.ledger.outbox(self.lane, after, PAGE).await?;
-            let read = page.events.len() as u64 + page.unreadable;
-            unread += read;
-            match page.last {
-                Some(last) if read >= PAGE as u64 => after = last,
-                _ => {
-                    self.unread = unread;
-                    return Ok(());
-                }
-            }
-        }
-        self.unread = self.ledger.outbox_len(self.lane).await?.max(unread);
-        Ok(())
+        self.reload_at = Some(now + RELOAD_EVERY);
+        let saved = self.ledger.load_lane(&self.hook, self.lane).await?;
+        if saved.is_some_and(|saved| saved.revision != self.revision) { self.reload(0).await } else { Ok(()) }
     }
 
     /// Waits for anything to do.
@@ -528,7 +390,7 @@ impl Deliver {
             wait = wait.min(in_ms(at));
         }
         if plan.is_unsaved() && self.saving.is_empty() {
-            wait = wait.min(left(self.saved_at, SAVE_EVERY));
+            wait = if self.save_now { Duration::ZERO } else { wait.min(left(self.unsaved_since, SAVE_AFTER)) };
         }
         tokio::select! {
             biased;
@@ -596,6 +458,7 @@ impl Step for Deliver {
             return Ok(Next::Again);
         }
         self.count_unread().await?;
+        self.look_for_changes().await?;
         self.wait(stop).await?;
         Ok(Next::Again)
     }

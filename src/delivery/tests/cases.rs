@@ -1,0 +1,304 @@
+//! One thing the plan promises, per test.
+
+use super::*;
+use crate::delivery::{CONCURRENCY, Note, Outcome, PAGE, Taken};
+
+const RETRY: Outcome = Outcome::Retry { after: None };
+
+fn plan(rate: Rate) -> Plan {
+    Plan::new(policy(rate), LaneState::new(place(0)))
+}
+
+fn filled(rate: Rate, events: u64) -> Plan {
+    let mut plan = plan(rate);
+    for ms in 1..=events {
+        take(&mut plan, &death(ms), 1_000);
+    }
+    plan
+}
+
+/// Lets the oldest events fail until the endpoint counts as failing.
+fn failing(events: u64) -> Plan {
+    let mut plan = filled(Rate::Unlimited, events);
+    let due = all_due(&mut plan, 1_000);
+    assert_eq!(plan.settled(due[0].key, RETRY, Millis(1_000), 0.0), []);
+    assert_eq!(plan.settled(due[1].key, RETRY, Millis(1_000), 0.0), []);
+    let pause = Duration::from_secs(1);
+    assert_eq!(plan.settled(due[2].key, RETRY, Millis(1_000), 0.0), [Note::Failing { pause }]);
+    plan
+}
+
+#[test]
+fn what_exceeds_the_rate_becomes_one_digest_when_the_window_ends() {
+    let mut plan = plan(per_minute(2));
+    let taken: Vec<_> = (1..=5).map(|ms| take(&mut plan, &death(ms), 1_000 + i64::try_from(ms).unwrap())).collect();
+    assert_eq!(taken, [Taken::Single, Taken::Single, Taken::Folded, Taken::Folded, Taken::Folded]);
+    assert_eq!(keys(&all_due(&mut plan, 2_000)), [Key::Event(place(1)), Key::Event(place(2))]);
+    assert_eq!(plan.wake_at(), Some(Millis(61_001)), "the window began with its first event");
+
+    plan.tick(Millis(61_000));
+    assert_eq!(plan.state().digests.len(), 0);
+    plan.tick(Millis(61_001));
+    assert!(plan.save_is_urgent());
+    assert_eq!(all_due(&mut plan, 61_001), [], "its id must be saved first");
+    save(&mut plan);
+    let due = all_due(&mut plan, 61_001);
+    let event = due[0].digest.clone().unwrap();
+    assert_eq!(event.id, "digest_orders_on_call_5-0_1");
+    let EventData::Digest(digest) = event.data else { panic!("{event:?}") };
+    assert_eq!((digest.count, digest.why.as_str()), (3, "rate"));
+    assert_eq!(take(&mut plan, &death(6), 61_002), Taken::Single, "a new window");
+}
+
+#[test]
+fn a_digest_keeps_its_id_over_a_restart() {
+    let mut plan = filled(per_minute(1), 3);
+    plan.tick(Millis(100_000));
+    let json = save(&mut plan).unwrap();
+    let first = all_due(&mut plan, 100_000).into_iter().find_map(|due| due.digest).unwrap();
+    let mut after = loaded(&json, per_minute(1));
+    let again = all_due(&mut after, 200_000).into_iter().find_map(|due| due.digest).unwrap();
+    assert_eq!(first, again);
+}
+
+#[test]
+fn a_digest_that_waits_lets_the_next_one_grow() {
+    let mut plan = filled(per_minute(1), 3);
+    for window in 1..10 {
+        let now = window * 100_000;
+        plan.tick(Millis(now));
+        for n in 0..3 {
+            take(&mut plan, &death(now.unsigned_abs() + n), now);
+        }
+    }
+    assert_eq!(plan.state().digests.len(), 1);
+    assert_eq!(plan.state().unsettled(), 30);
+}
+
+#[test]
+fn a_digest_from_the_outbox_is_sent_by_itself_whatever_the_rate() {
+    let mut plan = filled(per_minute(1), 3);
+    assert_eq!(take(&mut plan, &digest(4, 900), 1_000), Taken::Single);
+}
+
+#[test]
+fn no_more_requests_than_slots_at_the_same_time() {
+    let mut plan = filled(Rate::Unlimited, 40);
+    let due = all_due(&mut plan, 1_000);
+    assert_eq!(due.len(), CONCURRENCY);
+    plan.settled(due[3].key, Outcome::Delivered, Millis(1_001), 0.0);
+    assert_eq!(keys(&all_due(&mut plan, 1_001)), [Key::Event(place(17))]);
+}
+
+#[test]
+fn a_failing_endpoint_is_probed_with_one_request_at_a_time_and_ever_longer_pauses() {
+    let mut plan = failing(16);
+    // The thirteen that were still on their way come back; they say nothing new.
+    for ms in 4..=16 {
+        assert_eq!(plan.settled(Key::Event(place(ms)), RETRY, Millis(1_500), 0.0), []);
+    }
+    let (mut now, mut pauses, mut probed) = (1_000, Vec::new(), Vec::new());
+    for _ in 0..12 {
+        let at = plan.wake_at().unwrap().0;
+        pauses.push((at - now) / 1_000);
+        assert_eq!(all_due(&mut plan, at - 1), []);
+        let due = all_due(&mut plan, at);
+        assert_eq!(due.len(), 1, "one probe, never two");
+        probed.push(due[0].key);
+        plan.settled(due[0].key, RETRY, Millis(at), 0.0);
+        now = at;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 150, 150, 150, 150]);
+    probed.sort_unstable();
+    probed.dedup();
+    assert_eq!(probed.len(), 12, "an event that is itself the trouble must not be every probe");
+    assert_eq!(plan.read_up_to(Millis(now)), 0, "the backlog waits in the outbox");
+}
+
+#[test]
+fn the_first_success_makes_everything_due_and_the_requests_grow_again() {
+    let mut plan = failing(16);
+    for ms in 4..=16 {
+        plan.settled(Key::Event(place(ms)), RETRY, Millis(1_500), 1.0);
+    }
+    let due = all_due(&mut plan, 2_000);
+    let notes = plan.settled(due[0].key, Outcome::Delivered, Millis(2_100), 0.0);
+    assert_eq!(notes, [Note::Recovered { failures: 16, after: Duration::from_millis(1_100) }]);
+    assert!(!plan.is_failing());
+    let mut waves = Vec::new();
+    loop {
+        let due = all_due(&mut plan, 2_100);
+        if due.is_empty() {
+            break;
+        }
+        waves.push(due.len());
+        for due in due {
+            plan.settled(due.key, Outcome::Delivered, Millis(2_100), 0.0);
+        }
+    }
+    assert_eq!(waves.iter().sum::<usize>(), 15);
+    assert!(waves.is_sorted() && waves[0] <= 2, "{waves:?}");
+}
+
+#[test]
+fn a_failing_endpoint_stays_failing_over_a_restart() {
+    let mut plan = failing(5);
+    let mut after = loaded(&save(&mut plan).unwrap(), Rate::Unlimited);
+    assert_eq!(all_due(&mut after, 1_999), []);
+    assert_eq!(all_due(&mut after, 2_000).len(), 1);
+}
+
+#[test]
+fn an_event_that_fails_alone_does_not_stop_the_others() {
+    let mut plan = plan(Rate::Unlimited);
+    for ms in 1..=200 {
+        take(&mut plan, &death(ms), 1_000);
+        for due in all_due(&mut plan, 1_000) {
+            let poison = matches!(due.key, Key::Event(id) if id.ms % 2 == 0);
+            plan.settled(due.key, if poison { RETRY } else { Outcome::Delivered }, Millis(1_000), 0.5);
+        }
+    }
+    assert!(!plan.is_failing());
+    assert_eq!(plan.state().unsettled(), 100);
+    assert!(plan.read_up_to(Millis(1_000)) > 0);
+    for ms in 201..=210 {
+        take(&mut plan, &death(ms), 9_000);
+    }
+    let due = keys(&all_due(&mut plan, 9_000));
+    let fresh = due.iter().filter(|key| matches!(key, Key::Event(id) if id.ms > 200)).count();
+    assert_eq!((due.len(), fresh), (CONCURRENCY, 10), "what is new goes first");
+}
+
+#[test]
+fn retries_never_take_every_slot() {
+    let mut plan = filled(Rate::Unlimited, 30);
+    for n in 0..30 {
+        let due = plan.due(Millis(1_000)).unwrap();
+        plan.settled(due.key, if n % 3 == 2 { Outcome::Delivered } else { RETRY }, Millis(1_000), 0.0);
+    }
+    assert_eq!(all_due(&mut plan, 60_000).len(), CONCURRENCY / 2);
+    take(&mut plan, &death(99), 60_000);
+    assert_eq!(keys(&all_due(&mut plan, 60_000)), [Key::Event(place(99))]);
+}
+
+#[test]
+fn what_a_receiver_asks_for_holds_for_the_whole_lane() {
+    let mut plan = filled(Rate::Unlimited, 3);
+    let due = plan.due(Millis(1_000)).unwrap();
+    plan.settled(due.key, Outcome::Retry { after: Some(Duration::from_secs(30)) }, Millis(1_000), 0.0);
+    assert_eq!(all_due(&mut plan, 30_999), []);
+    assert_eq!(plan.wake_at(), Some(Millis(31_000)));
+    assert_eq!(all_due(&mut plan, 31_000).len(), 3);
+}
+
+#[test]
+fn an_event_is_given_up_after_its_time_counted_from_its_first_try() {
+    let day = 24 * 3_600_000;
+    let mut plan = failing(3);
+    plan.tick(Millis(500_000));
+    take(&mut plan, &death(4), 600_000);
+    assert_eq!(plan.tick(Millis(day + 999)), []);
+    assert_eq!(plan.tick(Millis(day + 1_000)), [Note::GivenUp(3)]);
+    assert_eq!(plan.state().pending.keys().copied().collect::<Vec<_>>(), [place(4)]);
+}
+
+#[test]
+fn a_hook_that_is_gone_gets_nothing_until_its_configuration_changes() {
+    let mut plan = filled(per_minute(2), 5);
+    let due = all_due(&mut plan, 1_000);
+    assert_eq!(plan.settled(due[0].key, Outcome::SwitchedOff, Millis(1_100), 0.0), [Note::SwitchedOff(4)]);
+    assert_eq!(plan.settled(due[1].key, Outcome::SwitchedOff, Millis(1_100), 0.0), []);
+    assert_eq!(take(&mut plan, &death(6), 1_200), Taken::Rejected);
+    assert_eq!(all_due(&mut plan, 99_000), []);
+    assert_eq!(plan.cursor(), place(6));
+    let json = save(&mut plan).unwrap();
+    assert!(loaded(&json, per_minute(2)).is_off());
+    let other = Policy { fingerprint: "f2".to_owned(), ..policy(per_minute(2)) };
+    let mut back = Plan::new(other, LaneState::from_json(&json).unwrap());
+    assert_eq!(take(&mut back, &death(7), 1_300), Taken::Single);
+}
+
+#[test]
+fn what_the_outbox_has_no_room_for_is_counted_in_one_digest() {
+    let mut plan = failing(5);
+    let probe = plan.due(Millis(2_000)); // Two are still on their way, so there is none.
+    assert_eq!(probe, None);
+    for ms in 1..=100 {
+        plan.relieve(&death(ms), ms != 50, JobDead::clone);
+        plan.tick(Millis(2_000));
+    }
+    plan.relieve(&digest(101, 7_000), true, JobDead::clone);
+    assert_eq!(plan.cursor(), place(101));
+    assert_eq!(plan.state().overflow.count(), 97, "not the unwanted one, nor the two on their way");
+    assert_eq!(plan.state().digests[0].id, "e101", "a digest is kept whole");
+    for ms in [4, 5] {
+        plan.settled(Key::Event(place(ms)), Outcome::Delivered, Millis(3_000), 0.0);
+    }
+    plan.tick(Millis(3_000));
+    save(&mut plan);
+    let counts: Vec<_> = plan.state().digests.iter().map(|it| (it.data.why.as_str(), it.data.count)).collect();
+    assert_eq!(counts, [("existing", 7_000), ("overflow", 97)]);
+    assert_eq!(plan.state().position(), OutboxId { ms: 101, seq: 1 });
+}
+
+#[test]
+fn an_event_the_outbox_has_lost_is_given_up() {
+    let mut plan = filled(Rate::Unlimited, 1);
+    let due = plan.due(Millis(1_000)).unwrap();
+    assert_eq!(plan.gone(due.key), Some(Note::GivenUp(1)));
+    assert_eq!(plan.gone(due.key), None);
+}
+
+#[test]
+fn a_try_the_store_prevented_is_no_failure_of_the_receiver() {
+    let mut plan = filled(Rate::Unlimited, 3);
+    for due in all_due(&mut plan, 1_000) {
+        plan.postponed(due.key, Millis(1_000));
+    }
+    assert!(!plan.is_failing());
+    assert_eq!(plan.wake_at(), Some(Millis(2_000)));
+    assert_eq!(all_due(&mut plan, 2_000).len(), 3);
+}
+
+#[test]
+fn a_storm_leaves_the_state_small() {
+    let mut plan = plan(per_minute(60));
+    let long = "é".repeat(300);
+    for ms in 1..=100_000 {
+        let mut posted = death(ms);
+        if let EventData::JobDead(dead) = &mut posted.event.data {
+            dead.group = format!("{:012x}", ms % 5_000);
+            dead.error.message = Some(long.clone());
+            dead.task = Some("send_email".to_owned());
+        }
+        if ms % 500 == 1 {
+            assert!(plan.read_up_to(Millis(1_000)) > 0);
+        }
+        take(&mut plan, &posted, 1_000);
+    }
+    assert_eq!(all_due(&mut plan, 1_000).len(), CONCURRENCY);
+    assert_eq!(plan.read_up_to(Millis(1_000)), PAGE, "folding needs no room");
+    plan.tick(Millis(70_000));
+    assert_eq!(plan.state().unsettled(), 100_000);
+    let json = save(&mut plan).unwrap();
+    assert!(json.len() < 64 * 1024, "{} bytes", json.len());
+}
+
+#[test]
+fn a_store_whose_clock_stepped_back_delays_nothing_for_long() {
+    let year = 365 * 24 * 3_600_000;
+    let mut plan = plan(Rate::Unlimited);
+    for ms in 1..=3 {
+        take(&mut plan, &death(ms), year);
+    }
+    plan.tick(Millis(year));
+    for due in all_due(&mut plan, year) {
+        plan.settled(due.key, Outcome::Retry { after: Some(Duration::from_secs(60)) }, Millis(year), 0.0);
+    }
+    let mut restarted = loaded(&save(&mut plan).unwrap(), Rate::Unlimited);
+    for plan in [&mut plan, &mut restarted] {
+        plan.tick(Millis(1_000));
+        assert!(plan.wake_at().unwrap() <= Millis(1_000 + 3_600_000));
+        assert_eq!(plan.tick(Millis(25 * 3_600_000)), [Note::GivenUp(3)]);
+    }
+}

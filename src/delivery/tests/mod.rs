@@ -1,0 +1,65 @@
+//! The plan of a lane, step by step, and its properties over random histories.
+
+mod cases;
+mod properties;
+
+use std::time::Duration;
+
+use super::{Due, Key, LaneState, Plan, Policy};
+use crate::{
+    config::Rate,
+    event::{Digest, Event, EventData, JobDead},
+    ledger::{OutboxId, Posted},
+    letter::Millis,
+};
+
+fn policy(rate: Rate) -> Policy {
+    Policy {
+        source: "orders".to_owned(),
+        hook: "on.call".to_owned(),
+        rate,
+        give_up_after: Duration::from_secs(24 * 3600),
+        fingerprint: "f1".to_owned(),
+    }
+}
+
+fn per_minute(events: u32) -> Rate {
+    Rate::Limited { events, per: Duration::from_secs(60) }
+}
+
+fn place(ms: u64) -> OutboxId {
+    OutboxId { ms, seq: 0 }
+}
+
+fn death(ms: u64) -> Posted {
+    let dead = JobDead { entry_id: format!("{ms}-0"), group: format!("g{}", ms % 7), ..JobDead::default() };
+    let at = Millis(i64::try_from(ms).unwrap());
+    Posted { id: place(ms), event: Event { id: format!("e{ms}"), at, data: EventData::JobDead(Box::new(dead)) } }
+}
+
+fn digest(ms: u64, count: u64) -> Posted {
+    let digest = Digest { source: "orders".to_owned(), why: "existing".to_owned(), count, ..Digest::default() };
+    Posted { event: Event { data: EventData::Digest(Box::new(digest)), ..death(ms).event }, id: place(ms) }
+}
+
+fn take(plan: &mut Plan, posted: &Posted, now: i64) -> super::Taken {
+    plan.take(posted, true, Millis(now), JobDead::clone)
+}
+
+fn all_due(plan: &mut Plan, now: i64) -> Vec<Due> {
+    std::iter::from_fn(|| plan.due(Millis(now))).collect()
+}
+
+fn keys(due: &[Due]) -> Vec<Key> {
+    due.iter().map(|due| due.key).collect()
+}
+
+fn save(plan: &mut Plan) -> Option<String> {
+    let (version, json) = plan.unsaved()?;
+    plan.saved(version);
+    Some(json)
+}
+
+fn loaded(json: &str, rate: Rate) -> Plan {
+    Plan::new(policy(rate), LaneState::from_json(json).unwrap())
+}

@@ -1,0 +1,278 @@
+//! Random histories of events, answers, time, saves and crashes: nothing is lost, and without a crash nothing is told
+//! twice.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::delivery::{Note, Outcome, Taken};
+
+#[derive(Clone, Debug)]
+enum Move {
+    Append(u8),
+    Read,
+    Answer(Outcome),
+    Wait(u32),
+    Save,
+    Crash,
+    Relieve(u8),
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        4 => Just(Outcome::Delivered),
+        3 => Just(Outcome::Retry { after: None }),
+        1 => Just(Outcome::Retry { after: Some(Duration::from_secs(90)) }),
+        1 => Just(Outcome::Rejected),
+    ]
+}
+
+fn moves(crashes: bool) -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        3 => (1..40_u8).prop_map(Move::Append),
+        4 => Just(Move::Read),
+        6 => outcome().prop_map(Move::Answer),
+        2 => (1..120_000_u32).prop_map(Move::Wait),
+        2 => Just(Move::Save),
+        1 => (1..20_u8).prop_map(Move::Relieve),
+        1 => Just(if crashes { Move::Crash } else { Move::Save }),
+    ];
+    prop::collection::vec(one, 0..150)
+}
+
+/// The world around a plan: an outbox, a receiver, and a ledger that holds what was saved last.
+struct World {
+    plan: Plan,
+    rate: Rate,
+    now: i64,
+    outbox: BTreeMap<OutboxId, Posted>,
+    /// Requests on their way.
+    sending: Vec<Due>,
+    /// Which events the running tallies stand for: beyond the rate, and of the full outbox.
+    folded: Vec<OutboxId>,
+    overflow: Vec<OutboxId>,
+    /// Which events each digest stands for, by its id.
+    digests: HashMap<String, Vec<OutboxId>>,
+    saved: (String, Vec<OutboxId>, Vec<OutboxId>),
+    /// Webhook ids of digests the receiver has taken.
+    taken: BTreeSet<String>,
+    /// How often each event was settled, singly or in a digest.
+    settled: BTreeMap<OutboxId, u32>,
+    /// When each event was chosen to be sent singly, for the first time.
+    singles: BTreeMap<OutboxId, i64>,
+    given_up: u64,
+}
+
+impl World {
+    fn new(rate: Rate) -> World {
+        let plan = Plan::new(policy(rate), LaneState::new(place(0)));
+        let saved = (plan.state().to_json(), Vec::new(), Vec::new());
+        World {
+            plan,
+            rate,
+            now: 1_000,
+            outbox: BTreeMap::new(),
+            sending: Vec::new(),
+            folded: Vec::new(),
+            overflow: Vec::new(),
+            digests: HashMap::new(),
+            saved,
+            taken: BTreeSet::new(),
+            settled: BTreeMap::new(),
+            singles: BTreeMap::new(),
+            given_up: 0,
+        }
+    }
+
+    fn append(&mut self, events: u8) {
+        for _ in 0..events {
+            let ms = self.outbox.len() as u64 + 1;
+            self.outbox.insert(place(ms), death(ms));
+        }
+    }
+
+    /// Notices a digest made of a running tally, and what it stands for.
+    fn look_at_digests(&mut self) {
+        for digest in &self.plan.state().digests {
+            let (tally, left) = match digest.data.why.as_str() {
+                "rate" => (&mut self.folded, self.plan.state().folded.count()),
+                _ => (&mut self.overflow, self.plan.state().overflow.count()),
+            };
+            if digest.since_version > 0 && !self.digests.contains_key(&digest.id) {
+                let keep = tally.split_off(tally.len() - usize::try_from(left).unwrap());
+                let events = std::mem::replace(tally, keep);
+                assert_eq!(events.len() as u64, digest.data.count, "a digest counts exactly what it stands for");
+                self.digests.insert(digest.id.clone(), events);
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let now = Millis(self.now);
+        let most = self.plan.read_up_to(now);
+        let after = self.plan.cursor();
+        let page: Vec<_> =
+            self.outbox.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).take(most).collect();
+        for (id, posted) in page {
+            match self.plan.take(posted, true, now, JobDead::clone) {
+                Taken::Single => drop(self.singles.entry(*id).or_insert(self.now)),
+                Taken::Folded => self.folded.push(*id),
+                other => panic!("{other:?}"),
+            }
+        }
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        self.look_at_digests();
+        let notes = self.plan.tick(Millis(self.now));
+        self.note(&notes);
+        self.look_at_digests();
+        self.sending.extend(std::iter::from_fn(|| self.plan.due(Millis(self.now))));
+    }
+
+    fn note(&mut self, notes: &[Note]) {
+        for note in notes {
+            if let Note::GivenUp(events) = note {
+                self.given_up += events;
+            }
+        }
+    }
+
+    fn answer(&mut self, outcome: Outcome) {
+        if self.sending.is_empty() {
+            return self.go_on();
+        }
+        let due = self.sending.remove(0);
+        let notes = self.plan.settled(due.key, outcome, Millis(self.now), 0.5);
+        self.note(&notes);
+        if matches!(outcome, Outcome::Delivered | Outcome::Rejected) {
+            match (due.key, due.digest) {
+                (Key::Event(id), _) => *self.settled.entry(id).or_default() += 1,
+                (Key::Digest(_), Some(event)) => {
+                    if self.taken.insert(event.id.clone()) {
+                        for id in &self.digests[&event.id] {
+                            *self.settled.entry(*id).or_default() += 1;
+                        }
+                    }
+                }
+                (Key::Digest(_), None) => panic!("a digest without a body"),
+            }
+        }
+        self.go_on();
+    }
+
+    fn relieve(&mut self, events: u8) {
+        let oldest: Vec<_> = self.outbox.values().take(usize::from(events)).cloned().collect();
+        for posted in oldest {
+            let before = self.plan.state().overflow.count();
+            self.plan.relieve(&posted, true, JobDead::clone);
+            if self.plan.state().overflow.count() > before {
+                self.overflow.push(posted.id);
+                self.singles.remove(&posted.id);
+            }
+        }
+        self.go_on();
+    }
+
+    fn save(&mut self) {
+        if let Some(json) = save(&mut self.plan) {
+            assert!(json.len() < 64 * 1024);
+            self.saved = (json, self.folded.clone(), self.overflow.clone());
+        }
+        self.go_on();
+    }
+
+    fn crash(&mut self) {
+        let (json, folded, overflow) = self.saved.clone();
+        self.plan = loaded(&json, self.rate);
+        (self.folded, self.overflow) = (folded, overflow);
+        self.sending.clear();
+        // What was frozen but never saved was never sent either: its id may be used again.
+        let kept: BTreeSet<_> = self.plan.state().digests.iter().map(|digest| digest.id.clone()).collect();
+        self.digests.retain(|id, _| kept.contains(id) || self.taken.contains(id));
+    }
+
+    fn play(&mut self, moves: &[Move]) {
+        for one in moves {
+            match one {
+                Move::Append(events) => self.append(*events),
+                Move::Read => self.read(),
+                Move::Answer(outcome) => self.answer(*outcome),
+                Move::Wait(ms) => {
+                    self.now += i64::from(*ms);
+                    self.go_on();
+                }
+                Move::Save => self.save(),
+                Move::Crash => self.crash(),
+                Move::Relieve(events) => self.relieve(*events),
+            }
+            self.woken_in_time();
+        }
+    }
+
+    /// If something could be done now, it has been; so whoever sleeps until `wake_at` never spins.
+    fn woken_in_time(&mut self) {
+        self.go_on();
+        if let Some(at) = self.plan.wake_at() {
+            assert!(at.0 > self.now, "{at:?} at {}", self.now);
+        }
+    }
+
+    /// From here on everything works: all must go out.
+    fn drain(&mut self) {
+        for _ in 0..100_000 {
+            self.read();
+            self.save();
+            if !self.sending.is_empty() {
+                self.answer(Outcome::Delivered);
+            } else if let Some(at) = self.plan.wake_at() {
+                self.now = self.now.max(at.0);
+            } else if self.plan.cursor() >= place(self.outbox.len() as u64) {
+                assert_eq!(self.plan.state().unsettled(), 0);
+                return;
+            }
+        }
+        panic!("never done: {:?}", self.plan);
+    }
+}
+
+fn rates() -> impl Strategy<Value = Rate> {
+    prop_oneof![Just(Rate::Unlimited), (1..20_u32).prop_map(per_minute)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn without_a_crash_every_event_is_settled_exactly_once(rate in rates(), moves in moves(false)) {
+        let mut world = World::new(rate);
+        world.play(&moves);
+        world.drain();
+        prop_assert!(world.settled.values().all(|times| *times == 1));
+        prop_assert_eq!(world.settled.len() as u64 + world.given_up, world.outbox.len() as u64);
+        if let Rate::Limited { events, per } = rate {
+            let per = i64::try_from(per.as_millis()).unwrap();
+            let mut times: Vec<_> = world.singles.values().copied().collect();
+            times.sort_unstable();
+            // A window begins with its first event, so it reaches at most over two rates' worth.
+            while let Some(start) = times.first().copied() {
+                let (inside, after): (Vec<_>, Vec<_>) = times.into_iter().partition(|at| *at < start + per);
+                prop_assert!(inside.len() <= events as usize, "{inside:?}");
+                times = after;
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_crashes_every_event_is_settled_at_least_once(rate in rates(), moves in moves(true)) {
+        let mut world = World::new(rate);
+        world.play(&moves);
+        world.drain();
+        prop_assert!(world.settled.len() as u64 + world.given_up >= world.outbox.len() as u64);
+        if world.given_up == 0 {
+            prop_assert_eq!(world.settled.len(), world.outbox.len());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a lane does that cannot keep up with the outbox: lets go of the oldest events before the cap takes them, and
+//! counts how far behind it is.
+
+use std::time::Duration;
+
+use super::Deliver;
+use crate::{
+    clock::monotonic,
+    delivery::{PAGE, Plan},
+    event::Lane,
+    ledger::{OutboxId, StoreError},
+};
+
+/// How often a lane that is behind looks at how full the outbox is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long after a look that found nothing to relieve.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How often the backlog of a lane that is behind is counted.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// Pages read to count a backlog exactly; a longer one is given as the length of the outbox.
+const COUNTED_PAGES: usize = 4;
+
+impl Deliver {
+    /// True if the lane still needs something of what the outbox holds and could fold it.
+    pub(super) fn is_behind(&self) -> bool {
+        let waits = self.plan.as_ref().is_some_and(|plan| plan.state().unsettled() > 0);
+        self.lane == Lane::Deaths && (waits || !self.caught_up)
+    }
+
+    /// Keeps the cap of the outbox from taking events away from a lane that is far behind: what stands in the oldest
+    /// part is folded into a digest, until the lane needs only the newest three quarters.
+    pub(super) async fn relieve(&mut self) -> Result<(), StoreError> {
+        let now = monotonic();
+        if !self.is_behind() || !self.told_look || self.look_at.is_some_and(|at| at > now) {
+            return Ok(());
+        }
+        self.told_look = false;
+        self.look_at = Some(now + LOOK_EVERY);
+        let length = self.ledger.outbox_len(self.lane).await?;
+        if length <= self.outbox_cap / 10 * 9 {
+            return Ok(());
+        }
+        let mut oldest = length - (self.outbox_cap / 4 * 3).min(length);
+        let (mut after, mut let_go) = (OutboxId::default(), 0_u64);
+        let folded = |plan: &Option<Plan>| plan.as_ref().map_or(0, |plan| plan.state().overflowed());
+        let before = folded(&self.plan);
+        while oldest > 0 {
+            let most = PAGE.min(usize::try_from(oldest).unwrap_or(PAGE));
+            let page = self.ledger.outbox(self.lane, after, most).await?;
+            let Some(last) = page.last else { break };
+            let Some(plan) = &mut self.plan else { break };
+            let leaving = self.client.leaving();
+            for posted in &page.events {
+                let wanted = self.selection.wants(&posted.event);
+                if plan.relieve(posted, wanted, |dead| leaving.brief(dead)) {
+                    self.bodies.remove(&posted.id);
+                    let_go += 1;
+                }
+            }
+            plan.passed(last);
+            after = last;
+            oldest = oldest.saturating_sub((page.events.len() as u64).saturating_add(page.unreadable).max(1));
+        }
+        if let_go == 0 {
+            self.look_at = Some(now + LOOK_AGAIN);
+        } else {
+            self.unread = self.unread.saturating_sub(let_go);
+            self.save_now = true;
+            tracing::warn!(
+                source = self.policy.source,
+                hook = self.hook,
+                events = folded(&self.plan).saturating_sub(before),
+                outbox = length,
+                "the outbox is nearly full; what this hook was not told is folded into one digest"
+            );
+        }
+        Ok(())
+    }
+
+    /// Counts what has not been read, while the lane is behind.
+    pub(super) async fn count_unread(&mut self) -> Result<(), StoreError> {
+        let now = monotonic();
+        let Some(plan) = &self.plan else { return Ok(()) };
+        if self.caught_up || self.count_at.is_some_and(|at| at > now) {
+            return Ok(());
+        }
+        self.count_at = Some(now + COUNT_EVERY);
+        let (mut after, mut unread) = (plan.cursor(), 0);
+        for _ in 0..COUNTED_PAGES {
+            let page = self.ledger.outbox(self.lane, after, PAGE).await?;
+            let read = page.events.len() as u64 + page.unreadable;
+            unread += read;
+            match page.last {
+                Some(last) if read >= PAGE as u64 => after = last,
+                _ => {
+                    self.unread = unread;
+                    return Ok(());
+                }
+            }
+        }
+        self.unread = self.ledger.outbox_len(self.lane).await?.max(unread);
+        Ok(())
+    }
+}
