@@ -161,13 +161,13 @@ pub struct JobDead {
     pub next_retry_at: Option<String>,
     /// W3C trace context.
     pub traceparent: Option<String>,
-    /// On request only (`include`): the framework's account of the last failure.
+    /// On request only (`include`): the framework's account of the last failure, its first 16 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
     /// On request only (`include`): the recorded attempts, oldest first, one `Type: message` each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_errors: Option<Vec<String>>,
-    /// On request only (`include`): the job's arguments, base64.
+    /// On request only (`include`): the job's arguments, base64; left out above 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
 }
@@ -192,6 +192,11 @@ pub struct HookTest {
     /// A line for whoever reads it at the other end.
     pub summary: String,
 }
+
+/// Bytes of a traceback that an event carries at most; smallage itself keeps 8,192.
+const TRACEBACK_BYTES: usize = 16 * 1024;
+/// Bytes of a payload that an event carries at most; a larger one is left out.
+const PAYLOAD_BYTES: usize = 64 * 1024;
 
 /// Parts of a dead letter that leave only on request. The same switches say what a hook gets and what the outbox keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,11 +247,15 @@ impl JobDead {
             rule: None,
             next_retry_at: None,
             traceparent: letter.traceparent.clone(),
-            traceback: include.traceback.then(|| String::from_utf8_lossy(&letter.detail).into_owned()),
+            traceback: include.traceback.then(|| {
+                let kept = letter.detail.len().min(TRACEBACK_BYTES);
+                String::from_utf8_lossy(&letter.detail[..kept]).into_owned()
+            }),
             attempt_errors: include
                 .history
                 .then(|| letter.history.iter().map(|attempt| attempt.error.to_string()).collect()),
-            payload: include.payload.then(|| base64::engine::general_purpose::STANDARD.encode(&letter.payload)),
+            payload: (include.payload && letter.payload.len() <= PAYLOAD_BYTES)
+                .then(|| base64::engine::general_purpose::STANDARD.encode(&letter.payload)),
         }
     }
 }

@@ -12,7 +12,7 @@ use sexton::{
     event::{Event, EventData, HookTest, Lane},
     hook::Client,
     ledger::{Ledger as _, OutboxId},
-    loops::{Deliver, DeliverTo, Ended, prepare_lanes, run},
+    loops::{Deliver, DeliverTo, Ended, Trouble, prepare_lanes, run},
     metrics::Metrics,
 };
 use tokio::task::JoinHandle;
@@ -53,7 +53,7 @@ impl Running {
         let stop = CancellationToken::new();
         let lanes = Deliver::lanes(&to).map(|lane| {
             let stop = stop.clone();
-            tokio::spawn(async move { run("orders", Box::new(lane), stop).await })
+            tokio::spawn(async move { run(Box::new(lane), &Trouble::new("orders", "test"), stop).await })
         });
         Running { stop, loops: lanes.into(), metrics }
     }
@@ -226,7 +226,7 @@ async fn what_the_outbox_cannot_keep_for_a_dead_receiver_is_counted_in_a_digest(
     tokio::time::timeout(SOON, waiting).await.expect("the lane lets the oldest go");
     // The keeper of the outbox takes what no lane needs any more.
     let position = saved(&ledger, Lane::Deaths).await.position();
-    assert!(ledger.outbox_trim(&ledger.lease(), Lane::Deaths, position).await.unwrap() >= 100);
+    assert!(ledger.outbox_trim(&ledger.lease(), Lane::Deaths, position, None).await.unwrap() >= 100);
     receiver.accept_again().await;
     let requests = receiver.until(2 * SOON, |requests| told(requests).0 + told(requests).1 >= 300).await;
     let (singles, folded) = told(&requests);

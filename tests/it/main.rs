@@ -1,6 +1,7 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
+mod crashes;
 mod delivery;
 mod demo;
 mod faults;
@@ -8,5 +9,7 @@ mod fixtures;
 mod ledger;
 mod outcomes;
 mod replicas;
+mod rubbish;
+mod storm;
 mod support;
 mod worker;

@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// How often a lane that is behind looks at how full the outbox is.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long after a look that found nothing to relieve.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How soon it looks again at one that is filling up: reading the DLQ waits while the outbox is full.
+const LOOK_SOON: Duration = Duration::from_millis(50);
 /// How often the backlog of a lane that is behind is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// Pages read to count a backlog exactly; a longer one is given as the length of the outbox.
@@ -27,20 +27,19 @@ impl Deliver {
         self.lane == Lane::Deaths && (waits || !self.caught_up)
     }
 
-    /// Keeps the cap of the outbox from taking events away from a lane that is far behind: what stands in the oldest
-    /// part is folded into a digest, until the lane needs only the newest three quarters.
+    /// Makes room in an outbox that is nearly full, for a lane that is far behind: what stands in its older half is
+    /// folded into a digest, so that it can be trimmed.
     pub(super) async fn relieve(&mut self) -> Result<(), StoreError> {
         let now = monotonic();
-        if !self.is_behind() || !self.told_look || self.look_at.is_some_and(|at| at > now) {
+        if !self.is_behind() || self.look_at.is_some_and(|at| at > now) {
             return Ok(());
         }
-        self.told_look = false;
-        self.look_at = Some(now + LOOK_EVERY);
         let length = self.ledger.outbox_len(self.lane).await?;
-        if length <= self.outbox_cap / 10 * 9 {
+        self.look_at = Some(now + if length > self.outbox_cap / 2 { LOOK_SOON } else { LOOK_EVERY });
+        if length <= self.outbox_cap / 4 * 3 {
             return Ok(());
         }
-        let mut oldest = length - (self.outbox_cap / 4 * 3).min(length);
+        let mut oldest = length - self.outbox_cap / 2;
         let (mut after, mut let_go) = (OutboxId::default(), 0_u64);
         let folded = |plan: &Option<Plan>| plan.as_ref().map_or(0, |plan| plan.state().overflowed());
         let before = folded(&self.plan);
@@ -61,9 +60,7 @@ impl Deliver {
             after = last;
             oldest = oldest.saturating_sub((page.events.len() as u64).saturating_add(page.unreadable).max(1));
         }
-        if let_go == 0 {
-            self.look_at = Some(now + LOOK_AGAIN);
-        } else {
+        if let_go > 0 {
             self.unread = self.unread.saturating_sub(let_go);
             self.save_now = true;
             tracing::warn!(

@@ -88,8 +88,6 @@ pub struct Deliver {
     unread: u64,
     /// The outbox has changed since it was read.
     told_read: bool,
-    /// The outbox has changed since its length was looked at.
-    told_look: bool,
     read_at: Option<Instant>,
     unsaved_since: Option<Instant>,
     /// Save at the next step: the outbox is about to lose what only the state knows.
@@ -175,7 +173,6 @@ impl Deliver {
             caught_up: false,
             unread: 0,
             told_read: true,
-            told_look: true,
             read_at: None,
             unsaved_since: None,
             save_now: false,
@@ -222,7 +219,7 @@ impl Deliver {
         }
         // Before the read, so that a change during it is noticed after it.
         self.changes.mark_unchanged();
-        (self.told_read, self.told_look) = (false, true);
+        self.told_read = false;
         let page = self.ledger.outbox(self.lane, plan.cursor(), room).await.inspect_err(|_| self.told_read = true)?;
         self.read_at = Some(monotonic());
         self.caught_up = (page.events.len() as u64).saturating_add(page.unreadable) < room as u64;
@@ -383,7 +380,7 @@ impl Deliver {
         };
         let behind = self.is_behind();
         let mut wait = if room { left(self.read_at, POLL) } else { POLL };
-        if behind && self.told_look {
+        if behind {
             wait = wait.min(self.look_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(clock)));
         }
         if let Some(at) = plan.wake_at() {
@@ -397,8 +394,8 @@ impl Deliver {
             () = stop.cancelled() => {}
             Some(result) = self.sending.join_next_with_id() => self.take_result(result),
             Some(saved) = self.saving.join_next() => self.take_save(saved).await?,
-            Ok(()) = self.changes.changed(), if room && !self.told_read || behind && !self.told_look => {
-                (self.told_read, self.told_look) = (true, true);
+            Ok(()) = self.changes.changed(), if room && !self.told_read => {
+                self.told_read = true;
             }
             () = tokio::time::sleep(wait) => {}
         }

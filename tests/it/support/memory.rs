@@ -126,6 +126,10 @@ impl Ledger for Memory {
         self.changes.subscribe()
     }
 
+    fn is_after(&self, _: &str, _: &Cursor) -> bool {
+        unreachable!("nothing is ingested in these tests")
+    }
+
     async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
         self.works()?;
         self.reads.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +160,7 @@ impl Ledger for Memory {
         Ok(outbox[lane as usize].last_key_value().map_or(OutboxId::default(), |(id, _)| *id))
     }
 
-    async fn outbox_trim(&self, _: &Lease, lane: Lane, keep_from: OutboxId) -> Result<u64> {
+    async fn outbox_trim(&self, _: &Lease, lane: Lane, keep_from: OutboxId, _: Option<u64>) -> Result<u64> {
         let mut outbox = self.outbox.lock().unwrap();
         let kept = outbox[lane as usize].split_off(&keep_from);
         Ok(std::mem::replace(&mut outbox[lane as usize], kept).len() as u64)
