@@ -1,6 +1,6 @@
 //! From death to event: reads the DLQ in order and commits what it read.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,7 @@ use crate::{
     event::{EventData, Include, JobDead, Lane},
     ledger::{Attached, Batch, Commit, Committed, Cursor, Death, Existing, ExistingStep, Lease, Ledger, StoreError},
     letter::DeadLetter,
-    metrics::Metrics,
+    metrics::{DeadKind, Metrics},
 };
 
 /// How long one read waits for the next death. Short enough that a leader notices a lost store soon.
@@ -134,8 +134,13 @@ impl Ingest {
 
     fn count(&self, batch: &Batch, committed: &Committed, announced: usize) {
         let first = batch.letters.len() - announced;
+        let mut kinds: HashMap<DeadKind<'_>, u64> = HashMap::new();
         for (letter, job) in batch.letters.iter().zip(&committed.jobs).skip(first) {
-            self.metrics.job_dead(self.ledger.name(), &letter.queue, &letter.task, &letter.reason, job.retries > 0);
+            let DeadLetter { queue, task, reason, .. } = letter;
+            *kinds.entry(DeadKind { queue, task, reason, again: job.retries > 0 }).or_default() += 1;
+        }
+        for (kind, count) in &kinds {
+            self.metrics.jobs_dead(self.ledger.name(), kind, *count);
         }
         if announced > 0 {
             tracing::debug!(

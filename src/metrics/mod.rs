@@ -36,6 +36,19 @@ impl DeliveryOutcome {
     }
 }
 
+/// What tells counted deaths apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeadKind<'a> {
+    /// The queue's name.
+    pub queue: &'a str,
+    /// The task's name.
+    pub task: &'a str,
+    /// Why the jobs were buried.
+    pub reason: &'a Reason,
+    /// They died after a retry by Sexton.
+    pub again: bool,
+}
+
 /// The process's metrics. Counters are this process's own and start at 0; gauges about a DLQ exist only while this
 /// replica leads its source.
 #[derive(Debug)]
@@ -151,12 +164,12 @@ impl Metrics {
         metrics
     }
 
-    /// A job landed in the DLQ, and the ledger has it.
-    pub fn job_dead(&self, source: &str, queue: &str, task: &str, reason: &Reason, again: bool) {
-        let queue = self.queues.label(source, queue);
-        let task = self.tasks.label(source, task);
-        let death = if again { "again" } else { "first" };
-        self.jobs_dead.with_label_values(&[source, &queue, &task, reason.label(), death]).inc();
+    /// Jobs landed in the DLQ, and the ledger has them: `count` of them alike.
+    pub fn jobs_dead(&self, source: &str, death: &DeadKind<'_>, count: u64) {
+        let queue = self.queues.label(source, death.queue);
+        let task = self.tasks.label(source, death.task);
+        let again = if death.again { "again" } else { "first" };
+        self.jobs_dead.with_label_values(&[source, &queue, &task, death.reason.label(), again]).inc_by(count);
     }
 
     /// What the leader's survey found. `added` is how many entries came since the survey before.
