@@ -29,11 +29,16 @@ pub(super) struct RunArgs {
     /// Overrides log.level of the configuration: a level, or directives such as info,sexton::hook=debug
     #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
     log_level: Option<String>,
+
+    /// Announce what is already in a DLQ at the first visit one by one, instead of in one dlq.digest
+    #[arg(long)]
+    announce_existing: bool,
 }
 
 /// Runs the sidecar.
-pub(super) async fn run(config: Config, args: &RunArgs, color: bool) -> Result<(), Failure> {
+pub(super) async fn run(mut config: Config, args: &RunArgs, color: bool) -> Result<(), Failure> {
     logging::init(&config.log, args.log_level.as_deref(), color)?;
+    config.announce_existing |= args.announce_existing;
     let stop = CancellationToken::new();
     // Both are caught before anything is started: a signal that comes early still stops in order.
     let signals = [SignalKind::terminate(), SignalKind::interrupt()];

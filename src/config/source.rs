@@ -136,6 +136,14 @@ fn tls(field: Field<'_>, tls_asked: Option<bool>, reading: &mut Reading) -> Opti
     Some(TlsConfig { ca: path(section.get("ca")), cert: path(cert), key: path(key) })
 }
 
+/// A source's name for a namespace: itself, or the nearest text that can be a name (`Team.Orders` gives `team-orders`).
+fn name_from(namespace: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
+    let name: String = namespace.chars().map(fits).collect();
+    let name: String = name.trim_start_matches(['-', '_']).chars().take(value::LONGEST_NAME).collect();
+    if value::is_name(&name) { name } else { "smallage".to_owned() }
+}
+
 /// The source of `sexton run --smallage URL --namespace NS`: all problems name the flags.
 pub(super) fn of_flags(url: &str, namespace: &str) -> Result<SourceConfig, Problems> {
     let mut problems = Problems::new("command line");
@@ -145,12 +153,9 @@ pub(super) fn of_flags(url: &str, namespace: &str) -> Result<SourceConfig, Probl
     if !value::is_namespace(namespace) {
         let message = format!("{} is no namespace of smallage", value::quoted(namespace));
         problems.add_whole(message, "give smallage's own with --namespace, without { } and :");
-    } else if !value::is_name(namespace) {
-        let message = format!("the namespace {} cannot name a source", value::quoted(namespace));
-        problems.add_whole(message, "write a configuration file, in which the source has a name of its own");
     }
     problems.none_or(Some(SourceConfig {
-        name: namespace.to_owned(),
+        name: name_from(namespace),
         kind: SourceKind::Smallage(SmallageConfig {
             url: super::SecretSource::Inline(super::Secret::new(url)),
             namespace: namespace.to_owned(),

@@ -29,9 +29,12 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
+/// Characters of a source's or hook's name at most.
+pub(super) const LONGEST_NAME: usize = 63;
+
 /// Whether a source or a hook may have this name: it becomes part of keys and a metric label.
 pub(super) fn is_name(text: &str) -> bool {
-    (1..=63).contains(&text.len())
+    (1..=LONGEST_NAME).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-')
 }

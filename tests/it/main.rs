@@ -1,6 +1,7 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
+mod architecture;
 mod crashes;
 mod delivery;
 mod demo;
@@ -8,6 +9,7 @@ mod faults;
 mod fixtures;
 mod ledger;
 mod outcomes;
+mod readme;
 mod replicas;
 mod rubbish;
 mod storm;

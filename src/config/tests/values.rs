@@ -150,23 +150,18 @@ fn flags_alone_make_a_configuration_with_all_defaults() {
     assert_eq!(format!("{from_flags:?}"), format!("{from_text:?}"));
     assert_eq!(smallage(&from_flags, 0).url, inline("redis://:pw@db:6379"));
 
-    for (url, namespace, expected) in [
-        (
-            "http://:hunter2@db",
-            "a:b",
-            "command line: the URL of --smallage has the unknown scheme http; write redis://HOST:6379, \
-             rediss://HOST:6379 or unix:///PATH\ncommand line: \"a:b\" is no namespace of smallage; give smallage's \
-             own with --namespace, without { } and :",
-        ),
-        (
-            "redis://db",
-            "My.App",
-            "command line: the namespace \"My.App\" cannot name a source; write a configuration file, in which the \
-             source has a name of its own",
-        ),
-    ] {
-        assert_eq!(Config::for_smallage(url, namespace).unwrap_err().to_string(), expected);
+    // What cannot be a source's name as it stands gives the nearest one.
+    for (namespace, name) in [("My.App", "my-app"), ("-_x", "x"), ("é", "smallage"), ("a_b-1", "a_b-1")] {
+        let config = Config::for_smallage("redis://db", namespace).unwrap();
+        assert_eq!((config.sources[0].name.as_str(), &*smallage(&config, 0).namespace), (name, namespace));
     }
+
+    assert_eq!(
+        Config::for_smallage("http://:hunter2@db", "a:b").unwrap_err().to_string(),
+        "command line: the URL of --smallage has the unknown scheme http; write redis://HOST:6379, \
+         rediss://HOST:6379 or unix:///PATH\ncommand line: \"a:b\" is no namespace of smallage; give smallage's own \
+         with --namespace, without { } and :"
+    );
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! The shape of the code, kept: dependencies point one way, each outside library has one owner, scripts write only to
+//! the ledger.
+
+use std::path::{Path, PathBuf};
+
+/// Every source file below a folder, with its text.
+fn files(folder: &str, ending: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "nothing ends in .{ending} in {folder}");
+    found
+}
+
+/// What the file belongs to: the first folder below `src`, or the file's own name.
+fn room(path: &Path) -> String {
+    let below = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    let first = below.components().next().unwrap().as_os_str().to_string_lossy();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+/// The code of a file, without comments and without its unit tests.
+fn code(text: &str) -> String {
+    let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    shipped.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// The rooms of this crate that a file speaks of: `crate::x` and the first names in `use crate::{x, y::z}`.
+fn rooms_used(code: &str) -> Vec<String> {
+    let mut used = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        if let Some(list) = rest.strip_prefix('{') {
+            let (mut depth, mut name) = (0, String::new());
+            for c in list.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => used.push(std::mem::take(&mut name)),
+                    c if depth == 0 => name.push(c),
+                    _ => {}
+                }
+            }
+            used.push(name);
+        } else {
+            used.push(rest.to_owned());
+        }
+    }
+    let first = |name: String| name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    used.into_iter().map(first).filter(|name| !name.is_empty()).collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    // What each room may speak of, itself apart. The pure rooms come first; nothing points back.
+    let allowed: &[(&str, &[&str])] = &[
+        ("letter", &[]),
+        ("rule", &["letter", "event"]),
+        ("event", &["letter"]),
+        ("clock", &["letter"]),
+        ("config", &["event", "rule"]),
+        ("ledger", &["clock", "event", "letter"]),
+        ("delivery", &["clock", "config", "event", "ledger", "letter"]),
+        ("metrics", &["ledger", "letter"]),
+        ("smallage", &["clock", "config", "event", "ledger", "letter"]),
+        ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
+        ("loops", &["clock", "config", "delivery", "event", "hook", "ledger", "letter", "metrics"]),
+        ("http", &["metrics"]),
+        ("sidecar", &["config", "event", "hook", "http", "ledger", "loops", "metrics", "smallage"]),
+        ("demo", &["clock", "config", "event", "hook", "ledger", "letter", "metrics", "sidecar", "smallage"]),
+        (
+            "cli",
+            &[
+                "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "rule", "sidecar",
+                "smallage",
+            ],
+        ),
+        ("main", &[]),
+        ("lib", &[]),
+    ];
+    for (path, text) in files("src", "rs") {
+        let room = room(&path);
+        let Some((_, may)) = allowed.iter().find(|(name, _)| *name == room) else {
+            panic!("{}: no rule for the room {room}", path.display())
+        };
+        for used in rooms_used(&code(&text)) {
+            assert!(used == room || may.contains(&used.as_str()), "{}: {room} may not use {used}", path.display());
+        }
+    }
+}
+
+#[test]
+fn each_outside_library_has_one_owner() {
+    let owners: &[(&str, &[&str])] = &[
+        ("redis", &["smallage", "demo"]),
+        ("reqwest", &["hook"]),
+        ("axum", &["http", "demo"]),
+        ("prometheus", &["metrics"]),
+        ("saphyr_parser", &["config"]),
+        ("clap", &["cli"]),
+        ("comfy_table", &["cli"]),
+        ("standardwebhooks", &["hook", "config", "demo"]),
+    ];
+    let pure = ["letter", "rule", "event", "delivery"];
+    for (path, text) in files("src", "rs") {
+        let (room, code) = (room(&path), code(&text));
+        for (library, rooms) in owners {
+            let speaks = code.contains(&format!("use {library}::"))
+                || code.contains(&format!(" {library}::")) && !code.contains(&format!("crate::{library}::"));
+            assert!(!speaks || rooms.contains(&room.as_str()), "{}: {room} may not use {library}", path.display());
+        }
+        if pure.contains(&room.as_str()) {
+            assert!(!code.contains("tokio::") && !code.contains("async "), "{}: {room} is pure", path.display());
+        }
+    }
+}
+
+#[test]
+fn loops_do_not_know_each_other() {
+    let names = ["deliver", "ingest", "renew", "survey", "trim"];
+    for (path, text) in files("src/loops", "rs") {
+        let code = code(&text);
+        for name in names {
+            let own = path.to_string_lossy().contains(&format!("/{name}"));
+            let declares = path.ends_with("src/loops/mod.rs");
+            assert!(own || declares || !code.contains(&format!("super::{name}")), "{} uses {name}", path.display());
+        }
+    }
+}
+
+#[test]
+fn scripts_write_only_to_the_ledger_and_say_what_they_are() {
+    let writes = ["SET", "HSET", "HDEL", "HINCRBY", "XADD", "XTRIM", "XDEL", "DEL", "PEXPIRE", "ZADD", "ZREM", "INCR"];
+    for (path, text) in files("src/smallage/scripts", "lua") {
+        for part in ["-- KEYS ", "-- ARGV ", "-- Gives ", "-- One step, because "] {
+            assert!(text.contains(part), "{} has no `{part}` in its header", path.display());
+        }
+        // Which number has the framework's own key, if the script is given one.
+        let keys = text.lines().find(|line| line.starts_with("-- KEYS ")).unwrap();
+        let dlq = keys.split("  ").find_map(|key| key.strip_suffix(" DLQ")).map(|number| format!("KEYS[{number}]"));
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("--")) {
+            let written = writes.iter().any(|write| line.contains(&format!("('{write}'")));
+            if let (true, Some(dlq)) = (written, &dlq) {
+                assert!(!line.contains(dlq.as_str()), "{} writes to the DLQ: {line}", path.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The README says what the code does: its generated parts are generated here and compared.
+//!
+//! `SEXTON_WRITE_README=1 cargo test --test it readme` writes them anew.
+
+use std::{fmt::Write as _, path::Path, time::Duration};
+
+use sexton::{
+    config::{self, Format},
+    delivery::Outcome,
+    event::{Event, EventData, EventType, HookTest, Include, JobDead, Tally},
+    hook::{body, of_status},
+    letter::Millis,
+    metrics,
+    smallage::{Keys, record::decode},
+};
+
+use crate::support::graveyard::recorded;
+
+#[test]
+fn generated_parts_are_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let mut fresh = readme.clone();
+    for (name, text) in parts() {
+        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
+        let from = fresh.find(&begin).unwrap_or_else(|| panic!("README.md has no {begin}")) + begin.len();
+        let to = from + fresh[from..].find(&end).unwrap_or_else(|| panic!("README.md has no {end}"));
+        fresh.replace_range(from..to, &format!("{text}\n"));
+    }
+    if std::env::var_os("SEXTON_WRITE_README").is_some() {
+        std::fs::write(&path, &fresh).unwrap();
+        return;
+    }
+    assert_eq!(readme, fresh, "write it anew: SEXTON_WRITE_README=1 cargo test --test it readme");
+}
+
+#[test]
+fn every_event_command_and_invariant_that_is_named_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for kind in EventType::ALL {
+        assert!(readme.contains(&format!("| `{}` |", kind.as_str())), "README.md does not tell of {}", kind.as_str());
+    }
+    let help = crate::support::process::command().arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    for line in commands.take_while(|line| line.starts_with("  ")) {
+        let Some(command) = line.split_whitespace().next().filter(|command| *command != "help") else { continue };
+        assert!(readme.contains(&format!("`sexton {command}")), "README.md does not tell of sexton {command}");
+    }
+    // ARCHITECTURE.md names the tests that hold each invariant; a test that was renamed must be renamed there.
+    let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let mut named = 0;
+    for name in architecture.split('`').filter(|text| text.contains("::") && !text.contains(' ')) {
+        let Some((module, test)) = name.rsplit_once("::") else { continue };
+        if !test.starts_with(|c: char| c.is_ascii_lowercase()) {
+            continue;
+        }
+        // `replicas::…` is in tests/it, `src/delivery/tests/properties::…` says its whole path.
+        let file = if module.contains('/') { root.join(module) } else { root.join("tests/it").join(module) };
+        let source = std::fs::read_to_string(file.with_extension("rs")).unwrap_or_default();
+        assert!(source.contains(&format!("fn {test}(")), "ARCHITECTURE.md names {name}, which is not there");
+        named += 1;
+    }
+    assert!(named >= 8, "{named}");
+}
+
+/// The generated parts, by name.
+fn parts() -> Vec<(&'static str, String)> {
+    vec![
+        ("configuration", format!("```yaml\n{}```", config::REFERENCE)),
+        ("metrics", metrics_table()),
+        ("outcomes", outcomes_table()),
+        ("job.dead", example(EventData::JobDead(Box::new(sample(0))))),
+        ("dlq.digest", example(digest())),
+        ("hook.test", example(EventData::HookTest(hook_test()))),
+    ]
+}
+
+fn metrics_table() -> String {
+    let mut table = "| metric | labels | meaning |\n| --- | --- | --- |".to_owned();
+    for (name, labels, meaning) in metrics::REFERENCE {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        write!(table, "\n| `{name}` | {} | {meaning} |", labels.join(", ")).unwrap();
+    }
+    table
+}
+
+fn outcomes_table() -> String {
+    let mut rows: Vec<(Outcome, Vec<String>)> = Vec::new();
+    let mut add = |outcome: Outcome, what: String| match rows.iter_mut().find(|(known, _)| *known == outcome) {
+        Some((_, list)) => list.push(what),
+        None => rows.push((outcome, vec![what])),
+    };
+    let mut from = 200;
+    for status in 200..600 {
+        if status == 599 || of_status(status + 1, None) != of_status(from, None) {
+            let range = if from == status { format!("{status}") } else { format!("{from}–{status}") };
+            add(of_status(from, None), range);
+            from = status + 1;
+        }
+    }
+    let mut table = "| answer | what Sexton does |\n| --- | --- |".to_owned();
+    for (outcome, what) in rows {
+        let (more, does) = match outcome {
+            Outcome::Delivered => ("", "done"),
+            Outcome::Rejected => ("", "final: counted as `rejected`, not tried again; redirects are not followed"),
+            Outcome::Retry { .. } => (
+                ", no connection, a time-out, no HTTP",
+                "tried again with growing, jittered pauses, `Retry-After` honoured up to an hour, until `give_up_after`",
+            ),
+            Outcome::SwitchedOff => ("", "the hook is switched off until its configuration changes"),
+        };
+        write!(table, "\n| {}{more} | {does} |", what.join(", ")).unwrap();
+    }
+    table
+}
+
+/// A real record's `job.dead`.
+fn sample(n: usize) -> JobDead {
+    let keys = Keys::new("lrs").unwrap();
+    let failed: Vec<_> = recorded()
+        .into_iter()
+        .filter(|entry| entry.fields.contains(&(b"dlq_reason".to_vec(), b"max_attempts".to_vec())))
+        .filter(|entry| entry.fields.iter().any(|(name, _)| name == b"traceparent"))
+        .collect();
+    let entry = &failed[n];
+    let letter = decode(&keys, &entry.id, entry.fields.clone());
+    JobDead { deaths: 1, ..JobDead::of("orders", &letter, Include::default()) }
+}
+
+fn digest() -> EventData {
+    let mut tally = Tally::default();
+    for n in 0..940 {
+        let dead = sample(n % 3);
+        tally.add(Millis(1_795_973_245_000 + i64::try_from(n).unwrap() * 20), &dead.group.clone(), || dead.clone());
+    }
+    EventData::Digest(Box::new(tally.digest("orders", "rate")))
+}
+
+fn hook_test() -> HookTest {
+    HookTest { source: "orders".to_owned(), hook: "oncall".to_owned(), summary: "a test of the hook oncall".to_owned() }
+}
+
+/// The body of a `standard` hook, its fields in the order they are sent, the samples of a digest but the first left out.
+fn example(data: EventData) -> String {
+    let id = "msg_5f1c29ab_d1795972370488-0".to_owned();
+    let at = match &data {
+        EventData::JobDead(dead) => dead.entry_id.split('-').next().unwrap().parse().unwrap(),
+        _ => 1_795_973_305_000,
+    };
+    let data = match data {
+        EventData::Digest(mut digest) => {
+            digest.samples.truncate(1);
+            EventData::Digest(digest)
+        }
+        data => data,
+    };
+    let event = Event { id, at: Millis(at), data };
+    let body = body(Format::Standard, &event);
+    let raw: Box<serde_json::value::RawValue> = serde_json::from_slice(&body.bytes).unwrap();
+    format!("```json\n{}\n```", pretty(raw.get()))
+}
+
+/// JSON with line breaks and the order of fields kept.
+fn pretty(json: &str) -> String {
+    let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0_usize, false, false);
+    for c in json.chars() {
+        if quoted {
+            out.push(c);
+            (quoted, escaped) = (escaped || c != '"', !escaped && c == '\\');
+            continue;
+        }
+        match c {
+            '{' | '[' => {
+                depth += 1;
+                out.push(c);
+                // Small things stay on one line.
+                if depth <= 2 {
+                    write!(out, "\n{}", "  ".repeat(depth)).unwrap();
+                }
+            }
+            '}' | ']' => {
+                if depth <= 2 {
+                    write!(out, "\n{}", "  ".repeat(depth - 1)).unwrap();
+                }
+                depth -= 1;
+                out.push(c);
+            }
+            ',' if depth <= 2 => write!(out, ",\n{}", "  ".repeat(depth)).unwrap(),
+            ',' => out.push_str(", "),
+            ':' => out.push_str(": "),
+            '"' => {
+                quoted = true;
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[test]
+fn examples_are_json_and_times_are_durations() {
+    for (name, text) in parts() {
+        if let Some(json) = text.strip_prefix("```json\n") {
+            let json: serde_json::Value = serde_json::from_str(json.trim_end_matches("```")).unwrap();
+            assert_eq!(json["type"], name);
+        }
+    }
+    // The reference says 10s and means it.
+    assert!(config::REFERENCE.contains("ttl: 10s"));
+    assert_eq!(
+        config::Config::for_smallage("redis://localhost:6379", "lrs").unwrap().lease_ttl,
+        Duration::from_secs(10)
+    );
+}
