@@ -109,6 +109,10 @@ fn not_here<T>() -> Result<T> {
 
 #[async_trait]
 impl Ledger for Fake {
+    fn is_entry_id(&self, text: &str) -> bool {
+        text.contains('-')
+    }
+
     fn name(&self) -> &str {
         &self.name
     }

@@ -175,7 +175,7 @@ pub struct Committed {
 /// What the ledger knows of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobCounts {
-    /// Deaths, this one included; 0 for a record without a job id.
+    /// Deaths, this one included; of a record without a job id only this one is known.
     pub deaths: u32,
     /// Retries by Sexton.
     pub retries: u32,
@@ -188,7 +188,7 @@ pub struct Survey {
     pub entries: u64,
     /// When the oldest of them was buried.
     pub oldest: Option<Millis>,
-    /// Entries ever added to the DLQ, as the store counts them.
+    /// Entries added to the DLQ since the last survey, whoever made it.
     pub added: u64,
     /// Entries added that have not been read yet.
     pub lag: u64,
@@ -283,6 +283,9 @@ pub trait Ledger: Send + Sync {
 
     /// Finds where to read on, repairs what a loss of data broke, and remembers it.
     async fn attach(&self, lease: &Lease, options: AttachOptions) -> Result<Attached>;
+
+    /// Whether a text can be an entry's id at all.
+    fn is_entry_id(&self, text: &str) -> bool;
 
     /// Whether an entry lies behind a cursor, in the order of reading.
     fn is_after(&self, entry_id: &str, cursor: &Cursor) -> bool;

@@ -85,6 +85,10 @@ impl Ingest {
             (Some(next), committed)
         };
         let committed = committed?;
+        if let (Some(existing), None) = (&self.existing, &plan.existing_after) {
+            let entries = existing.tally.count() + (batch.letters.len() - plan.announced) as u64;
+            tracing::info!(source = self.ledger.name(), entries, "the entries of before are counted");
+        }
         self.existing = plan.existing_after;
         self.count(&batch, &committed, plan.announced);
         self.cursor = batch.cursor;
@@ -142,13 +146,19 @@ impl Ingest {
         for (kind, count) in &kinds {
             self.metrics.jobs_dead(self.ledger.name(), kind, *count);
         }
-        if announced > 0 {
-            tracing::debug!(
-                source = self.ledger.name(),
-                deaths = announced,
-                cursor = batch.cursor.0,
-                "deaths announced"
-            );
+        let source = self.ledger.name();
+        match &batch.letters[first..] {
+            [] => {}
+            [one] => tracing::info!(
+                source,
+                entry = one.entry_id,
+                job = one.job_id,
+                task = one.task,
+                reason = one.reason.as_str(),
+                group = one.group.0,
+                "a job is dead"
+            ),
+            many => tracing::info!(source, deaths = many.len(), until = batch.cursor.0, "jobs are dead"),
         }
     }
 }

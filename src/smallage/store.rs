@@ -138,6 +138,10 @@ impl Ledger for Smallage {
         self.attach_dlq(lease, options).await
     }
 
+    fn is_entry_id(&self, text: &str) -> bool {
+        text.contains('-') && text.parse::<OutboxId>().is_ok()
+    }
+
     fn is_after(&self, entry_id: &str, cursor: &Cursor) -> bool {
         let position = |id: &str| id.parse::<OutboxId>().unwrap_or_default();
         position(entry_id) > position(&cursor.0)

@@ -277,7 +277,27 @@ async fn a_survey_tells_what_is_unread_and_what_left_unread() {
     let settled = ledger.survey(&lease).await.unwrap();
     assert_eq!((settled.entries, settled.lag, settled.unseen), (4, 0, 2));
     let once = ledger.survey(&lease).await.unwrap();
-    assert_eq!((once.lag, once.unseen), (0, 0), "what was missed is told once");
+    assert_eq!((once.lag, once.unseen, once.added), (0, 0, 0), "what was missed is told once");
+
+    // What comes while nobody leads is counted by the next leader, once.
+    ledger.release(&lease).await.unwrap();
+    bury_many(&mut con, NS, 6..9).await;
+    let TryLease::Acquired(next) = ledger.try_lease("successor", TTL, 0).await.unwrap() else { panic!("it is free") };
+    ledger.attach(&next, AttachOptions::default()).await.unwrap();
+    assert_eq!(ledger.survey(&next).await.unwrap().added, 3);
+    assert_eq!(ledger.survey(&next).await.unwrap().added, 0);
+}
+
+#[tokio::test]
+async fn what_was_there_before_the_first_visit_does_not_count_as_added() {
+    for (announce_existing, added) in [(false, 0), (true, 4)] {
+        let redis = Redis::start().await;
+        let ledger = ledger(&redis);
+        let lease = lease(&*ledger).await;
+        bury_many(&mut redis.connect().await, NS, 0..4).await;
+        ledger.attach(&lease, AttachOptions { announce_existing, seen_before: false }).await.unwrap();
+        assert_eq!(ledger.survey(&lease).await.unwrap().added, added);
+    }
 }
 
 #[tokio::test]

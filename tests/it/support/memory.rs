@@ -126,6 +126,10 @@ impl Ledger for Memory {
         self.changes.subscribe()
     }
 
+    fn is_entry_id(&self, _: &str) -> bool {
+        unreachable!("nothing is looked up in these tests")
+    }
+
     fn is_after(&self, _: &str, _: &Cursor) -> bool {
         unreachable!("nothing is ingested in these tests")
     }
