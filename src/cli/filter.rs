@@ -18,6 +18,11 @@ use crate::{
 /// Entries read in one piece. Bounds the memory for a DLQ of any size.
 const PAGE: usize = 200;
 
+/// Every reason a framework gives for burying a job.
+const REASONS: [&str; 5] = ["max_attempts", "max_deliveries", "unknown_task", "malformed", "shed"];
+/// Digits of a group.
+const GROUP_DIGITS: usize = 12;
+
 /// Which entries are meant; all conditions must hold.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Filters")]
@@ -35,11 +40,11 @@ pub(super) struct FilterArgs {
     pub(super) task: Vec<Glob>,
 
     /// Why it was buried, as the framework names it; may be repeated
-    #[arg(long, value_name = "REASON")]
+    #[arg(long, value_name = "REASON", value_parser = REASONS)]
     pub(super) reason: Vec<String>,
 
     /// Group, 12 hexadecimal digits; may be repeated
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     pub(super) group: Vec<String>,
 
     /// Regular expression on "Type: message" of the error
@@ -60,7 +65,6 @@ impl FilterArgs {
     pub(super) fn compile(&self) -> Result<Filter, Failure> {
         let some = |list: &[String]| (!list.is_empty()).then(|| list.to_vec());
         Ok(Filter {
-            sources: globs("source", &self.source)?,
             matcher: Matcher {
                 queue: globs("queue", &self.queue)?,
                 task: globs("task", &self.task)?,
@@ -73,6 +77,13 @@ impl FilterArgs {
             newer_than: self.newer_than.map(Into::into),
         })
     }
+}
+
+fn parse_group(text: &str) -> Result<String, String> {
+    if text.len() == GROUP_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(format!("a group is {GROUP_DIGITS} hexadecimal digits, as `sexton ls` shows it"))
 }
 
 fn globs(option: &str, globs: &[Glob]) -> Result<Option<GlobSet>, Failure> {
@@ -89,8 +100,6 @@ fn globs(option: &str, globs: &[Glob]) -> Result<Option<GlobSet>, Failure> {
 /// A compiled filter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
-    /// Which sources; all without.
-    pub(super) sources: Option<GlobSet>,
     matcher: Matcher,
     older_than: Option<Duration>,
     newer_than: Option<Duration>,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::exit::Failure;
 use crate::{
     delivery::LaneState,
-    event::Lane,
+    event::{Lane, rfc3339},
     ledger::{self, Ledger, OutboxId, SavedLane, StoreError},
     letter::Millis,
 };
@@ -46,6 +46,11 @@ pub(super) struct LanePicture {
     pub(super) failing_since: Option<Millis>,
     /// Everything up to here has been read from the outbox.
     pub(super) position: Option<String>,
+    /// When the event there was written; none before the first.
+    pub(super) position_at: Option<String>,
+    /// The same for the text.
+    #[serde(skip)]
+    pub(super) read_until: Option<Millis>,
     /// Events of the outbox that have not been read yet.
     pub(super) backlog: u64,
     /// There are more than `backlog` says.
@@ -66,6 +71,8 @@ pub(super) async fn picture(
         state: Standing::New,
         failing_since: None,
         position: None,
+        position_at: None,
+        read_until: None,
         backlog: 0,
         backlog_is_more: false,
         pending: 0,
@@ -81,6 +88,8 @@ pub(super) async fn picture(
         None => Standing::Delivering,
     };
     picture.position = Some(state.cursor().to_string());
+    picture.read_until = i64::try_from(state.cursor().ms).ok().filter(|ms| *ms > 0).map(Millis);
+    picture.position_at = picture.read_until.and_then(rfc3339);
     picture.pending = state.unsettled();
     let events = events_after(ledger, lane, state.cursor(), None, COUNTED_AT_MOST + 1).await?;
     picture.backlog = events.min(COUNTED_AT_MOST);

@@ -20,7 +20,9 @@ use crate::{clock::monotonic, ledger::Ledger, letter::Millis};
 /// Progress is shown from here on, and this often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// Characters of an error that a table shows at most.
-const LONGEST_ERROR: usize = 500;
+const LONGEST_ERROR: usize = 200;
+/// Characters of any other text of the record that a table shows at most.
+const LONGEST_NAME: usize = 80;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -74,7 +76,7 @@ enum Form {
 /// Lists entries.
 pub(super) async fn ls(ledgers: &[Arc<dyn Ledger>], args: &LsArgs, io: &mut Io<'_>) -> Result<(), Failure> {
     let filter = args.filter.compile()?;
-    let sources = chosen(ledgers, filter.sources.as_ref())?;
+    let sources = chosen(ledgers, &args.filter.source)?;
     let start = match &args.after {
         Some(cursor) => Cursor::parse(cursor, &sources)?,
         None => Cursor { source: 0, before: None },
@@ -119,8 +121,11 @@ pub(super) async fn ls(ledgers: &[Arc<dyn Ledger>], args: &LsArgs, io: &mut Io<'
     listing.end(None, io)
 }
 
-/// Deaths and retries as the ledger knows them.
+/// Deaths and retries as the ledger knows them; of a record without a job id only this death is known.
 async fn fill_in(ledger: &dyn Ledger, found: &mut [Found]) -> Result<(), Failure> {
+    for found in found.iter_mut().filter(|found| found.job.job_id.is_none()) {
+        found.job.deaths = 1;
+    }
     let ids: Vec<String> = found.iter().filter_map(|found| found.job.job_id.clone()).collect();
     if ids.is_empty() {
         return Ok(());
@@ -146,23 +151,28 @@ struct Cursor {
 impl Cursor {
     fn parse(text: &str, sources: &[&dyn Ledger]) -> Result<Cursor, Failure> {
         let bad = |why: &str| Failure::Usage(format!("--after: {:?} {why}", line(text)));
-        let (source, entry) = text.rsplit_once('/').ok_or_else(|| bad("is not a cursor of an earlier listing"))?;
-        let source = sources
-            .iter()
-            .position(|ledger| ledger.name() == source)
-            .ok_or_else(|| bad("is of a source that is not being listed"))?;
+        let no_cursor = || bad("is not a cursor of an earlier listing");
+        let (name, entry) = text.split_once('/').ok_or_else(no_cursor)?;
+        let source = sources.iter().position(|ledger| ledger.name() == name).ok_or_else(|| match sources {
+            [only] => bad(&format!("is not of the only source being listed, which is called {}", only.name())),
+            _ => bad("is of a source that is not being listed"),
+        })?;
+        if !entry.is_empty() && !sources[source].is_entry_id(entry) {
+            return Err(no_cursor());
+        }
         Ok(Cursor { source, before: (!entry.is_empty()).then(|| entry.to_owned()) })
     }
 }
 
+// The error gets what room there is: a narrow terminal loses the other columns first.
 const COLUMNS: &[Column] = &[
-    Column { head: "AGE", may_be_cut: false },
-    Column { head: "ENTRY", may_be_cut: false },
-    Column { head: "TASK", may_be_cut: true },
-    Column { head: "QUEUE", may_be_cut: true },
-    Column { head: "REASON", may_be_cut: true },
-    Column { head: "ERROR", may_be_cut: true },
-    Column { head: "GROUP", may_be_cut: false },
+    Column::whole("AGE"),
+    Column::whole("ENTRY"),
+    Column::cut_to("TASK", 12),
+    Column::cut_to("QUEUE", 7).gives_way(3),
+    Column::cut_to("REASON", 12).gives_way(1),
+    Column::whole("GROUP").gives_way(2),
+    Column::cut_to("ERROR", 30),
 ];
 
 /// Entries on their way out.
@@ -188,7 +198,7 @@ impl Listing {
         match self {
             Listing::Table { rows, with_source, any } => {
                 *any = true;
-                rows.push(io.out, row(now, found, *with_source, io.screen.width.is_some()))?;
+                rows.push(io.out, row(now, found, *with_source))?;
             }
             Listing::Json { any } => {
                 io.out.write_all(if *any { b",\n" } else { b"\n" })?;
@@ -226,15 +236,15 @@ fn hint(next: Option<String>, io: &mut Io<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(now: Millis, found: &Found, with_source: bool, cut: bool) -> Vec<String> {
+fn row(now: Millis, found: &Found, with_source: bool) -> Vec<String> {
     let job = &found.job;
-    let cell = |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| line(text).into_owned());
+    let cell =
+        |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| cut_line(text, LONGEST_NAME).into_owned());
     let error = match (job.error.kind.as_deref(), job.error.message.as_deref()) {
         (Some(kind), Some(message)) => format!("{kind}: {message}"),
         (Some(only), None) | (None, Some(only)) => only.to_owned(),
         (None, None) => "-".to_owned(),
     };
-    let error = if cut { cut_line(&error, LONGEST_ERROR) } else { line(&error) }.into_owned();
     let entry = line(&job.entry_id);
     let entry = if with_source { format!("{}/{entry}", job.source) } else { entry.into_owned() };
     vec![
@@ -243,8 +253,8 @@ fn row(now: Millis, found: &Found, with_source: bool, cut: bool) -> Vec<String> 
         cell(job.task.as_deref()),
         cell(job.queue.as_deref()),
         cell(job.reason.as_deref()),
-        error,
         cell(Some(&job.group)),
+        cut_line(&error, LONGEST_ERROR).into_owned(),
     ]
 }
 

@@ -3,6 +3,7 @@
 //! A thin layer. Commands read the ledger through its contract and write to injected streams; nothing here decides
 //! anything about jobs.
 
+mod attempts;
 mod check;
 mod errors;
 mod exit;

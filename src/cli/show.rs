@@ -7,11 +7,11 @@ use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{
-    errors::{attempts_of, in_words, write_attempts},
+    attempts::{Detail, LONGEST_ERROR, in_words, lives_of, write_lives},
     exit::Failure,
     io::Io,
     payload::{shown, shown_text},
-    source::{SourceArgs, find, store_time},
+    source::{SourceArgs, find, split, store_time},
     text::{count, counted, cut_line, line, when},
 };
 use crate::{
@@ -20,8 +20,6 @@ use crate::{
     letter::Millis,
 };
 
-/// Characters of an error.
-const LONGEST_ERROR: usize = 2_000;
 /// Characters of a name or value in the record, where it is only glanced at.
 const LONGEST_GLIMPSE: usize = 100;
 
@@ -33,7 +31,7 @@ Examples:
 
 Control characters and invisible ones are written out (\\x1b, \\u{202e}). `-o json`
 has the fields of the job.dead event with traceback, attempts and payload (base64),
-and in `fields` the record exactly as stored: names and values are texts where they
+`traceback_cut`, `error_from_history`, and in `fields` the record exactly as stored: names and values are texts where they
 are UTF-8, else {\"base64\": …}.";
 
 /// Arguments of `sexton show`.
@@ -61,20 +59,31 @@ pub(super) enum Output {
 
 /// Shows an entry.
 pub(super) async fn show(ledgers: &[Arc<dyn Ledger>], args: &ShowArgs, io: &mut Io<'_>) -> Result<(), Failure> {
+    let (sources, entry) = split(ledgers, &args.entry)?;
+    if !sources.iter().any(|ledger| ledger.is_entry_id(entry)) {
+        return Err(Failure::Usage(format!(
+            "{:?} is no entry: write ENTRY or SOURCE/ENTRY as `sexton ls` lists them",
+            line(&args.entry)
+        )));
+    }
     let Some((ledger, raw)) = find(ledgers, &args.entry).await? else {
         return Err(Failure::Failed(format!("there is no entry {}", line(&args.entry))));
     };
-    let ids = [raw.letter.job_id.clone()];
-    let counts = if ids[0].is_empty() {
-        JobCounts::default()
-    } else {
-        ledger.jobs(&ids).await.map_err(Failure::store(ledger.name()))?.first().copied().unwrap_or_default()
-    };
+    let counts = counts_of(ledger, &raw.letter.job_id).await?;
     match args.output {
         Output::Json => io.json(&Exact::of(ledger.name(), &raw, counts))?,
         Output::Text => write(io, ledger.name(), store_time(ledger).await?, &raw, counts)?,
     }
     Ok(())
+}
+
+/// What is known of a job; of a record without a job id only this death.
+async fn counts_of(ledger: &dyn Ledger, job_id: &str) -> Result<JobCounts, Failure> {
+    if job_id.is_empty() {
+        return Ok(JobCounts { deaths: 1, retries: 0 });
+    }
+    let counts = ledger.jobs(&[job_id.to_owned()]).await.map_err(Failure::store(ledger.name()))?;
+    Ok(counts.first().copied().unwrap_or_default())
 }
 
 fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: JobCounts) -> Result<(), Failure> {
@@ -83,11 +92,22 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: Jo
     writeln!(out, "{source}/{}", line(&letter.entry_id))?;
     let retried = counted(counts.retries.into(), "retry", "retries");
     let deaths = match counts.deaths {
+        _ if letter.job_id.is_empty() => "no job id, so its deaths cannot be counted".to_owned(),
         0 => "not counted by Sexton yet".to_owned(),
         deaths => format!("{} so far, {retried} by Sexton", count(deaths.into())),
     };
     let delivered = counted(letter.deliveries.into(), "delivery", "deliveries");
-    let attempts = counted(letter.attempts.into(), "failed attempt", "failed attempts");
+    let attempts = match letter.foreign {
+        // Only its own framework knows.
+        true => "not known of a foreign entry".to_owned(),
+        false => counted(letter.attempts.into(), "failed attempt", "failed attempts"),
+    };
+    let detail = Detail::of(letter);
+    let error = cut_line(&letter.error.to_string(), LONGEST_ERROR).into_owned();
+    let error = match detail.why_lost() {
+        Some(why) => format!("{error}\n{:14}(from the history: {why})", ""),
+        None => error,
+    };
     let origin = match (letter.origin.is_empty(), letter.foreign) {
         (true, _) => Cow::Borrowed(""),
         (false, false) => line(&letter.origin),
@@ -98,7 +118,7 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: Jo
         ("task", line(&letter.task)),
         ("queue", line(&letter.queue)),
         ("reason", line(letter.reason.as_str())),
-        ("error", Cow::Owned(cut_line(&letter.error.to_string(), LONGEST_ERROR).into_owned())),
+        ("error", Cow::Owned(error)),
         ("group", line(&letter.group.0)),
         ("attempts", Cow::Owned(format!("{attempts}, {delivered} of the last queue entry"))),
         ("history", Cow::Borrowed(in_words(letter.verdict))),
@@ -112,10 +132,13 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: Jo
     for (name, value) in fields {
         writeln!(out, "  {name:<12}{}", if value.is_empty() { "-" } else { &value })?;
     }
-    writeln!(out, "\nAttempts")?;
-    write_attempts(out, &attempts_of(letter))?;
+    let lives = lives_of(letter);
+    if lives.iter().any(|life| !life.is_empty()) {
+        writeln!(out, "\nAttempts")?;
+        write_lives(out, &lives)?;
+    }
     if !letter.detail.is_empty() {
-        writeln!(out, "\nTraceback ({})", counted(letter.detail.len() as u64, "byte", "bytes"))?;
+        writeln!(out, "\n{}", detail.heading(letter.detail.len()))?;
         out.write_all(shown_text(&String::from_utf8_lossy(&letter.detail)).as_bytes())?;
     }
     let (form, payload) = shown(&letter.payload);
@@ -137,6 +160,10 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: Jo
 struct Exact<'a> {
     #[serde(flatten)]
     job: JobDead,
+    /// `traceback` ends before it is told.
+    traceback_cut: bool,
+    /// `error` is that of the newest recorded attempt, for the record does not tell the last failure.
+    error_from_history: bool,
     fields: Vec<(Bytes<'a>, Bytes<'a>)>,
 }
 
@@ -144,7 +171,13 @@ impl<'a> Exact<'a> {
     fn of(source: &str, raw: &'a RawLetter, counts: JobCounts) -> Exact<'a> {
         let all = Include { traceback: true, history: true, payload: true };
         let job = JobDead { deaths: counts.deaths, retries: counts.retries, ..JobDead::of(source, &raw.letter, all) };
-        Exact { job, fields: raw.fields.iter().map(|(name, value)| (Bytes(name), Bytes(value))).collect() }
+        let Detail { is_cut, lost, .. } = Detail::of(&raw.letter);
+        Exact {
+            job,
+            traceback_cut: is_cut,
+            error_from_history: lost,
+            fields: raw.fields.iter().map(|(name, value)| (Bytes(name), Bytes(value))).collect(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use globset::GlobSet;
+use globset::{Glob, GlobMatcher};
 
 use super::{exit::Failure, text::line};
 use crate::{
@@ -85,22 +85,24 @@ pub(super) async fn store_time(ledger: &dyn Ledger) -> Result<Millis, Failure> {
     Ok(ledger.clock().now())
 }
 
-/// The sources whose names match one of the globs, or all of them without any.
-pub(super) fn chosen<'a>(
-    ledgers: &'a [Arc<dyn Ledger>],
-    globs: Option<&GlobSet>,
-) -> Result<Vec<&'a dyn Ledger>, Failure> {
-    let chosen: Vec<&dyn Ledger> =
-        ledgers.iter().map(AsRef::as_ref).filter(|l| globs.is_none_or(|globs| globs.is_match(l.name()))).collect();
-    if chosen.is_empty() {
-        return Err(Failure::Usage(format!("no source matches --source; there is {}", names(ledgers))));
+/// The sources whose names match one of the globs, or all of them without any. Every glob must match a source.
+pub(super) fn chosen<'a>(ledgers: &'a [Arc<dyn Ledger>], globs: &[Glob]) -> Result<Vec<&'a dyn Ledger>, Failure> {
+    let globs: Vec<GlobMatcher> = globs.iter().map(Glob::compile_matcher).collect();
+    let matches = |glob: &GlobMatcher, ledger: &Arc<dyn Ledger>| glob.is_match(ledger.name());
+    if let Some(glob) = globs.iter().find(|glob| !ledgers.iter().any(|ledger| matches(glob, ledger))) {
+        let glob = line(glob.glob().glob());
+        return Err(Failure::Usage(format!("no source matches --source {glob}; {}", known(ledgers))));
     }
-    Ok(chosen)
+    let wanted = ledgers.iter().filter(|ledger| globs.is_empty() || globs.iter().any(|glob| matches(glob, ledger)));
+    Ok(wanted.map(AsRef::as_ref).collect())
 }
 
-/// The sources' names, for messages.
-pub(super) fn names(ledgers: &[Arc<dyn Ledger>]) -> String {
-    ledgers.iter().map(|ledger| ledger.name()).collect::<Vec<_>>().join(", ")
+/// Which sources there are, for messages.
+fn known(ledgers: &[Arc<dyn Ledger>]) -> String {
+    match ledgers {
+        [only] => format!("the only one here is called {}", only.name()),
+        several => format!("there is {}", several.iter().map(|ledger| ledger.name()).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// The source called `name`.
@@ -108,17 +110,23 @@ pub(super) fn named<'a>(ledgers: &'a [Arc<dyn Ledger>], name: &str) -> Result<&'
     let found = ledgers.iter().find(|ledger| ledger.name() == name);
     found
         .map(AsRef::as_ref)
-        .ok_or_else(|| Failure::Usage(format!("there is no source {:?}; there is {}", line(name), names(ledgers))))
+        .ok_or_else(|| Failure::Usage(format!("there is no source {:?}; {}", line(name), known(ledgers))))
 }
 
-/// Splits `source/entry` where what stands before the slash is a source; else the text means something in any source.
-pub(super) fn split<'a>(ledgers: &'a [Arc<dyn Ledger>], text: &'a str) -> (Vec<&'a dyn Ledger>, &'a str) {
-    if let Some((source, entry)) = text.split_once('/')
-        && let Some(ledger) = ledgers.iter().find(|ledger| ledger.name() == source)
-    {
-        return (vec![ledger.as_ref()], entry);
+/// Splits `source/entry`. What has no slash means something in any source, and so does a slash in what can be no
+/// entry, such as a job id.
+pub(super) fn split<'a>(
+    ledgers: &'a [Arc<dyn Ledger>],
+    text: &'a str,
+) -> Result<(Vec<&'a dyn Ledger>, &'a str), Failure> {
+    if let Some((source, rest)) = text.split_once('/') {
+        match named(ledgers, source) {
+            Ok(ledger) => return Ok((vec![ledger], rest)),
+            Err(unknown) if ledgers.iter().any(|ledger| ledger.is_entry_id(rest)) => return Err(unknown),
+            Err(_) => {}
+        }
     }
-    (ledgers.iter().map(AsRef::as_ref).collect(), text)
+    Ok((ledgers.iter().map(AsRef::as_ref).collect(), text))
 }
 
 /// The entry called `text`, `source/entry` or just the entry, with its source; `None` if no source has it.
@@ -126,17 +134,14 @@ pub(super) async fn find<'a>(
     ledgers: &'a [Arc<dyn Ledger>],
     text: &'a str,
 ) -> Result<Option<(&'a dyn Ledger, RawLetter)>, Failure> {
-    let (sources, entry) = split(ledgers, text);
+    let (sources, entry) = split(ledgers, text)?;
     let mut found: Option<(&dyn Ledger, RawLetter)> = None;
-    for ledger in sources {
+    for ledger in sources.into_iter().filter(|ledger| ledger.is_entry_id(entry)) {
         let Some(raw) = ledger.entry(entry).await.map_err(Failure::store(ledger.name()))? else { continue };
         if let Some((other, _)) = &found {
+            let (one, two) = (other.name(), ledger.name());
             return Err(Failure::Usage(format!(
-                "{entry} is an entry of {} and of {}; write {}/{entry} or {}/{entry}",
-                other.name(),
-                ledger.name(),
-                other.name(),
-                ledger.name()
+                "{entry} is an entry of {one} and of {two}; write {one}/{entry} or {two}/{entry}"
             )));
         }
         found = Some((ledger, raw));

@@ -1,6 +1,6 @@
 //! `sexton stats`: the picture of every source in one screen.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, io::Write, sync::Arc};
 
 use clap::Args;
 use serde::Serialize;
@@ -56,8 +56,8 @@ struct Picture {
     added: u64,
     /// Entries not read yet; none if Sexton has never led here.
     lag: Option<u64>,
-    /// Deaths committed to the ledger.
-    deaths: u64,
+    /// Deaths announced, which those are not that were there before Sexton came.
+    announced: u64,
     leader: Option<Leader>,
     outbox: Outbox,
     hooks: Vec<HookStands>,
@@ -93,7 +93,11 @@ struct Top {
     /// Entries looked at.
     over: u64,
     groups: Vec<Counted>,
+    /// Groups beyond those listed.
+    more_groups: u64,
     tasks: Vec<Counted>,
+    /// Tasks beyond those listed.
+    more_tasks: u64,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -160,7 +164,7 @@ async fn picture(config: &Config, ledger: &dyn Ledger) -> Result<Picture, Failur
         newest: newest.and_then(rfc3339),
         added,
         lag,
-        deaths,
+        announced: deaths,
         leader: leader.map(|lease| Leader { holder: lease.holder, epoch: lease.epoch }),
         outbox: Outbox { deaths: outbox[0], alerts: outbox[1] },
         hooks,
@@ -189,8 +193,9 @@ impl Sample {
 fn top(letters: &[Sample]) -> Top {
     let largest = |mut all: Vec<Counted>| {
         all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+        let more = all.len().saturating_sub(TOP) as u64;
         all.truncate(TOP);
-        all
+        (all, more)
     };
     let mut groups: HashMap<&str, Counted> = HashMap::new();
     let mut tasks: HashMap<&str, Counted> = HashMap::new();
@@ -204,11 +209,9 @@ fn top(letters: &[Sample]) -> Top {
         let task = Counted { name: letter.task.clone(), count: 0, sample: None };
         tasks.entry(&letter.task).or_insert(task).count += 1;
     }
-    Top {
-        over: letters.len() as u64,
-        groups: largest(groups.into_values().collect()),
-        tasks: largest(tasks.into_values().collect()),
-    }
+    let (groups, more_groups) = largest(groups.into_values().collect());
+    let (tasks, more_tasks) = largest(tasks.into_values().collect());
+    Top { over: letters.len() as u64, groups, more_groups, tasks, more_tasks }
 }
 
 fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
@@ -220,8 +223,8 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
     writeln!(out, "  newest    {}", ended(picture.ends.1))?;
     match picture.lag {
         Some(lag) => {
-            let deaths = counted(picture.deaths, "death", "deaths");
-            writeln!(out, "  ledger    {deaths}, {} not read yet", count(lag))?;
+            let deaths = counted(picture.announced, "death", "deaths");
+            writeln!(out, "  ledger    {deaths} announced, {} not read yet", counted(lag, "entry", "entries"))?;
         }
         None => writeln!(out, "  ledger    Sexton has never led here")?,
     }
@@ -239,10 +242,13 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
     )?;
     for hook in &picture.hooks {
         for lane in &hook.stands.lanes {
-            let position = lane.position.as_deref().unwrap_or("-");
+            let read = match lane.read_until {
+                Some(at) => format!("read up to {}", when(now, at)),
+                None => "nothing read yet".to_owned(),
+            };
             writeln!(
                 out,
-                "  hook      {} {}: {}, at {position}, backlog {}, pending {}",
+                "  hook      {} {}: {}, {read}, backlog {}, pending {}",
                 line(&hook.hook),
                 lane.lane,
                 standing(now, lane),
@@ -257,10 +263,20 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
             let sample = sample.as_deref().unwrap_or("");
             writeln!(out, "  {:>7}  group {}  {}", count(*times), line(name), cut_line(sample, LONGEST_ERROR))?;
         }
+        more(out, picture.top.more_groups, "group", "groups")?;
         for Counted { name, count: times, .. } in &picture.top.tasks {
             let name = if name.is_empty() { "-".into() } else { line(name) };
             writeln!(out, "  {:>7}  task {name}", count(*times))?;
         }
+        more(out, picture.top.more_tasks, "task", "tasks")?;
+    }
+    Ok(())
+}
+
+/// Says that a list ends before its end, if it does.
+fn more(out: &mut dyn Write, number: u64, one: &str, many: &str) -> Result<(), Failure> {
+    if number > 0 {
+        writeln!(out, "           and {} more {}", count(number), if number == 1 { one } else { many })?;
     }
     Ok(())
 }

@@ -1,0 +1,125 @@
+//! `sexton hooks ls`: how every hook stands in every source.
+
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{LanesShown, backlog, lanes_of, origin_of, rate_of, standing};
+use crate::{
+    cli::{
+        exit::Failure,
+        io::Io,
+        show::Output,
+        source::{SourceArgs, named, store_time},
+        table::{Column, Rows},
+        text::{count, line},
+    },
+    config::Config,
+    ledger::Ledger,
+};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  sexton hooks ls
+  sexton hooks ls -o json | jq '.items[] | {name, sources}'
+
+Of the address only scheme and host are shown. BACKLOG is what waits in the outbox,
+PENDING what is read but neither delivered nor given up.";
+
+/// Arguments of `sexton hooks ls`.
+#[derive(Args, Clone, Debug)]
+pub(in crate::cli) struct LsArgs {
+    #[command(flatten)]
+    pub(super) config: SourceArgs,
+
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t = Output::Text, help_heading = "Output")]
+    output: Output,
+}
+
+/// A hook as it stands.
+#[derive(Debug, Serialize)]
+struct HookShown<'a> {
+    name: &'a str,
+    format: &'static str,
+    /// Scheme and host.
+    address: String,
+    events: &'a [String],
+    rate: String,
+    sources: Vec<LanesShown>,
+}
+
+const COLUMNS: &[Column] = &[
+    Column::whole("HOOK"),
+    Column::whole("FORMAT").gives_way(3),
+    Column::cut_to("ADDRESS", 24).gives_way(1),
+    Column::cut_to("EVENTS", 16).gives_way(4),
+    Column::whole("RATE").gives_way(2),
+    Column::cut_to("SOURCE", 16),
+    Column::whole("LANE"),
+    Column::whole("STATE"),
+    Column::whole("BACKLOG"),
+    Column::whole("PENDING"),
+];
+
+/// Lists the hooks.
+pub(super) async fn ls(
+    config: &Config,
+    ledgers: &[Arc<dyn Ledger>],
+    args: &LsArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Failure> {
+    let mut items = Vec::new();
+    for hook in &config.hooks {
+        let mut sources = Vec::new();
+        for ledger in ledgers {
+            sources.push(lanes_of(ledger.as_ref(), hook).await?);
+        }
+        items.push(HookShown {
+            name: &hook.name,
+            format: hook.format.as_str(),
+            address: origin_of(&hook.url),
+            events: &hook.events,
+            rate: rate_of(hook.rate),
+            sources,
+        });
+    }
+    if args.output == Output::Json {
+        #[derive(Serialize)]
+        struct Items<'a> {
+            items: Vec<HookShown<'a>>,
+        }
+        io.json(&Items { items })?;
+        return Ok(());
+    }
+    if items.is_empty() {
+        writeln!(io.err, "no hooks are configured")?;
+        return Ok(());
+    }
+    let mut rows = Rows::new(COLUMNS, io.screen);
+    for hook in &items {
+        for source in &hook.sources {
+            let now = store_time(named(ledgers, &source.source)?).await?;
+            for lane in &source.lanes {
+                rows.push(
+                    io.out,
+                    vec![
+                        line(hook.name).into_owned(),
+                        hook.format.to_owned(),
+                        hook.address.clone(),
+                        line(&hook.events.join(",")).into_owned(),
+                        hook.rate.clone(),
+                        line(&source.source).into_owned(),
+                        lane.lane.to_owned(),
+                        standing(now, lane),
+                        backlog(lane),
+                        count(lane.pending),
+                    ],
+                )?;
+            }
+        }
+    }
+    rows.write(io.out)?;
+    Ok(())
+}

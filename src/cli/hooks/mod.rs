@@ -1,0 +1,139 @@
+//! `sexton hooks`: how the hooks stand, one test event, and sending again; and what of a hook may be shown.
+
+mod ls;
+mod resend;
+mod test;
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::{
+    exit::Failure,
+    io::Io,
+    lanes::{self, LanePicture, Standing},
+    source::SourceArgs,
+    text::{age, count, line},
+};
+use crate::{
+    config::{Config, HookConfig, Rate, SecretSource},
+    event::Lane,
+    ledger::Ledger,
+    letter::Millis,
+};
+
+/// Arguments of `sexton hooks`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct HooksArgs {
+    #[command(subcommand)]
+    pub(super) verb: Verb,
+}
+
+/// What to do with hooks.
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum Verb {
+    /// List the hooks and how they stand
+    #[command(after_help = ls::EXAMPLES)]
+    Ls(ls::LsArgs),
+    /// Send a hook a test event
+    #[command(after_help = test::EXAMPLES)]
+    Test(test::TestArgs),
+    /// Send a hook again what the outbox still has
+    #[command(after_help = resend::EXAMPLES)]
+    Resend(resend::ResendArgs),
+}
+
+impl Verb {
+    /// Where the sources are found.
+    pub(super) fn source(&self) -> &SourceArgs {
+        match self {
+            Verb::Ls(args) => &args.config,
+            Verb::Test(args) => &args.config,
+            Verb::Resend(args) => &args.config,
+        }
+    }
+}
+
+/// Scheme and host of a URL; nothing else of it may be shown.
+pub(super) fn origin_of(url: &SecretSource) -> String {
+    let Ok(secret) = url.read() else { return "(its file cannot be read)".to_owned() };
+    match url::Url::parse(secret.reveal()) {
+        Ok(url) => match (url.host(), url.port()) {
+            (Some(host), Some(port)) => format!("{}://{host}:{port}", url.scheme()),
+            (Some(host), None) => format!("{}://{host}", url.scheme()),
+            (None, _) => format!("{}:", url.scheme()),
+        },
+        Err(_) => "(no URL)".to_owned(),
+    }
+}
+
+/// A rate as the configuration has it: `60/m`.
+pub(super) fn rate_of(rate: Rate) -> String {
+    match rate {
+        Rate::Unlimited => "unlimited".to_owned(),
+        Rate::Limited { events, per } => match per.as_secs() {
+            1 => format!("{events}/s"),
+            60 => format!("{events}/m"),
+            3_600 => format!("{events}/h"),
+            seconds => format!("{events}/{seconds}s"),
+        },
+    }
+}
+
+fn hook_named<'a>(config: &'a Config, name: &str) -> Result<&'a HookConfig, Failure> {
+    config.hooks.iter().find(|hook| hook.name == name).ok_or_else(|| {
+        let known: Vec<&str> = config.hooks.iter().map(|hook| hook.name.as_str()).collect();
+        let known =
+            if known.is_empty() { "none is configured".to_owned() } else { format!("there is {}", known.join(", ")) };
+        Failure::Usage(format!("there is no hook {:?}; {known}", line(name)))
+    })
+}
+
+/// A hook's lanes in one source.
+#[derive(Debug, Serialize)]
+pub(super) struct LanesShown {
+    pub(super) source: String,
+    pub(super) lanes: Vec<LanePicture>,
+}
+
+/// Both lanes of a hook in one source.
+pub(super) async fn lanes_of(ledger: &dyn Ledger, hook: &HookConfig) -> Result<LanesShown, Failure> {
+    let mut lanes = Vec::new();
+    for lane in Lane::ALL {
+        let picture = lanes::picture(ledger, &hook.name, &hook.fingerprint, lane).await;
+        lanes.push(picture.map_err(Failure::store(ledger.name()))?);
+    }
+    Ok(LanesShown { source: ledger.name().to_owned(), lanes })
+}
+
+/// How a lane stands, in words.
+pub(super) fn standing(now: Millis, lane: &LanePicture) -> String {
+    match (lane.state, lane.failing_since) {
+        (Standing::Failing, Some(since)) => format!("failing for {}", age(now, since)),
+        (Standing::Failing, None) => "failing".to_owned(),
+        (Standing::Delivering, _) => "delivering".to_owned(),
+        (Standing::Off, _) => "off (410)".to_owned(),
+        (Standing::New, _) => "not served yet".to_owned(),
+        (Standing::Unreadable, _) => "unreadable".to_owned(),
+    }
+}
+
+/// A lane's backlog, as far as it was counted.
+pub(super) fn backlog(lane: &LanePicture) -> String {
+    format!("{}{}", count(lane.backlog), if lane.backlog_is_more { "+" } else { "" })
+}
+
+/// Runs one of the verbs.
+pub(super) async fn hooks(
+    config: &Config,
+    ledgers: &[Arc<dyn Ledger>],
+    args: &HooksArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Failure> {
+    match &args.verb {
+        Verb::Ls(args) => ls::ls(config, ledgers, args, io).await,
+        Verb::Test(args) => test::test(config, ledgers, args, io).await,
+        Verb::Resend(args) => resend::resend(config, ledgers, args, io).await,
+    }
+}
