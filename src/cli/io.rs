@@ -34,13 +34,17 @@ pub(super) struct Screen {
 impl Screen {
     /// The process's own. `no_color` is what the variable `NO_COLOR` holds.
     pub(super) fn of_process(no_color: Option<&str>) -> Screen {
-        let terminal = io::stdout().is_terminal();
-        let progress = io::stderr().is_terminal();
+        let width = io::stdout().is_terminal().then(|| comfy_table::Table::new().width().unwrap_or(80));
+        Screen::of(width, io::stderr().is_terminal(), io::stdin().is_terminal(), no_color)
+    }
+
+    /// With the width of the terminal that results go to, if they do, and whether the other streams are one.
+    fn of(width: Option<u16>, err: bool, input: bool, no_color: Option<&str>) -> Screen {
         Screen {
-            width: if terminal { Some(comfy_table::Table::new().width().unwrap_or(80)) } else { None },
-            emphasis: terminal && no_color.is_none_or(str::is_empty),
-            progress,
-            asks: progress && io::stdin().is_terminal(),
+            width,
+            emphasis: width.is_some() && no_color.is_none_or(str::is_empty),
+            progress: err,
+            asks: err && input,
         }
     }
 }
@@ -88,6 +92,18 @@ impl serde_json::ser::Formatter for Harmless {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn emphasis_is_for_terminals_and_for_those_who_want_it() {
+        for (width, no_color, emphasis) in
+            [(Some(80), None, true), (Some(80), Some(""), true), (Some(80), Some("1"), false), (None, None, false)]
+        {
+            assert_eq!(Screen::of(width, true, true, no_color).emphasis, emphasis, "{width:?} {no_color:?}");
+        }
+        for (err, input, asks) in [(true, true, true), (true, false, false), (false, true, false)] {
+            assert_eq!(Screen::of(None, err, input, None).asks, asks);
+        }
+    }
 
     #[test]
     fn json_says_the_same_with_nothing_harmful_in_it() {

@@ -89,6 +89,8 @@ impl Rows {
             Some(width) => table
                 .set_content_arrangement(ContentArrangement::Dynamic)
                 .set_width(width)
+                // Cut where the room ends, not at the last space before: no cell holds a NUL.
+                .set_delimiter('\0')
                 .set_truncation_indicator("…"),
             None => table.set_content_arrangement(ContentArrangement::Disabled),
         };

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
 mod architecture;
+mod cli;
 mod crashes;
 mod delivery;
 mod demo;

@@ -35,7 +35,7 @@ async fn a_narrow_terminal_loses_columns_before_the_error_is_cut_short() {
         assert_eq!(shown.join(" "), head, "{width}:\n{}", ran.out);
         assert!(ran.out.contains("orders/3-0"), "{}", ran.out);
         let error = ran.out.lines().nth(1).unwrap().split_once("ConnectionError").unwrap().1;
-        assert!(width < 61 || error.starts_with(": host 3-0"), "{width}:\n{}", ran.out);
+        assert!(width < 61 || error.chars().count() >= 30 - "ConnectionError".len(), "{width}:\n{}", ran.out);
     }
 }
 
