@@ -154,7 +154,7 @@ impl Ledger for Fake {
         not_here()
     }
 
-    async fn commit(&self, _: &Lease, _: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, _: &Lease, _: Commit) -> Result<Committed> {
         not_here()
     }
 

@@ -132,11 +132,11 @@ pub struct Batch {
 
 /// What a leader commits of one batch, in one atomic step.
 #[derive(Clone, Debug)]
-pub struct Commit<'a> {
+pub struct Commit {
     /// The cursor the batch was read after; the commit is refused if the ledger's is another.
-    pub from: &'a Cursor,
+    pub from: Cursor,
     /// The cursor from now on.
-    pub to: &'a Cursor,
+    pub to: Cursor,
     /// One for each letter, in order.
     pub deaths: Vec<Death>,
     /// Set while existing entries are being read.
@@ -150,8 +150,9 @@ pub struct Death {
     pub job_id: String,
     /// When it died.
     pub at: Millis,
-    /// The event to append to the outbox, or none for an entry that was there before.
-    pub event: Option<Box<crate::event::JobDead>>,
+    /// The `data` of the event to append to the outbox ([`crate::event::JobDead`] as JSON, `deaths` and `retries` 0: the
+    /// ledger fills them in), or none for an entry that was there before.
+    pub event: Option<String>,
 }
 
 /// Progress through the existing entries.
@@ -295,7 +296,7 @@ pub trait Ledger: Send + Sync {
 
     /// Commits a batch: outbox, job records, counters and cursor, in one step or not at all.
     /// [`StoreError::Moved`] if the ledger's cursor is not `from`: attach again.
-    async fn commit(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed>;
+    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed>;
 
     /// Looks at the DLQ and the ledger at one moment, and settles what was missed.
     async fn survey(&self, lease: &Lease) -> Result<Survey>;

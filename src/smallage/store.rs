@@ -151,7 +151,7 @@ impl Ledger for Smallage {
         self.read_dlq(after, max, block).await
     }
 
-    async fn commit(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
         self.commit_batch(lease, commit).await
     }
 

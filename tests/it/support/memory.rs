@@ -211,7 +211,7 @@ impl Ledger for Memory {
         elsewhere()
     }
 
-    async fn commit(&self, _: &Lease, _: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, _: &Lease, _: Commit) -> Result<Committed> {
         elsewhere()
     }
 
