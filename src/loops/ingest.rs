@@ -161,15 +161,7 @@ impl Ingest {
         let progress = self.progress();
         // The boundary was taken at attach: entries behind it are new deaths, even in the same batch.
         let old = progress.existing.as_ref().map_or(0, |existing| {
-            let is_new = |entry_id: &str| self.ledger.is_after(entry_id, &existing.until);
-            let first_new = || batch.letters.iter().position(|letter| is_new(&letter.entry_id));
-            // Most batches lie wholly before the boundary.
-            batch
-                .letters
-                .last()
-                .filter(|last| is_new(&last.entry_id))
-                .and_then(|_| first_new())
-                .unwrap_or(batch.letters.len())
+            batch.letters.partition_point(|letter| !self.ledger.is_after(&letter.entry_id, &existing.until))
         });
         let announced = batch.letters.len() - old;
         let mut step = None;
