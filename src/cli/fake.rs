@@ -121,7 +121,7 @@ impl Ledger for Fake {
         &self.clock
     }
 
-    fn outbox_changes(&self) -> watch::Receiver<u64> {
+    fn outbox_changes(&self, _: Lane) -> watch::Receiver<u64> {
         watch::channel(0).1
     }
 
@@ -154,7 +154,11 @@ impl Ledger for Fake {
         not_here()
     }
 
-    async fn commit(&self, _: &Lease, _: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, _: &Lease, _: Commit) -> Result<Committed> {
+        not_here()
+    }
+
+    async fn check(&self, _: &Lease, _: &Cursor) -> Result<()> {
         not_here()
     }
 

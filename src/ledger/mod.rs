@@ -124,19 +124,19 @@ pub struct Batch {
     pub letters: Vec<DeadLetter>,
     /// The cursor after this batch.
     pub cursor: Cursor,
-    /// What the entries weigh: bytes of all their names and values.
-    pub bytes: usize,
+    /// What the heaviest entry weighs: bytes of its names and values.
+    pub heaviest: usize,
     /// True if the read came back short, so nothing more was there at that moment.
     pub caught_up: bool,
 }
 
 /// What a leader commits of one batch, in one atomic step.
 #[derive(Clone, Debug)]
-pub struct Commit<'a> {
+pub struct Commit {
     /// The cursor the batch was read after; the commit is refused if the ledger's is another.
-    pub from: &'a Cursor,
+    pub from: Cursor,
     /// The cursor from now on.
-    pub to: &'a Cursor,
+    pub to: Cursor,
     /// One for each letter, in order.
     pub deaths: Vec<Death>,
     /// Set while existing entries are being read.
@@ -150,8 +150,9 @@ pub struct Death {
     pub job_id: String,
     /// When it died.
     pub at: Millis,
-    /// The event to append to the outbox, or none for an entry that was there before.
-    pub event: Option<Box<crate::event::JobDead>>,
+    /// The `data` of the event to append to the outbox ([`crate::event::JobDead`] as JSON, `deaths` and `retries` 0: the
+    /// ledger fills them in), or none for an entry that was there before.
+    pub event: Option<String>,
 }
 
 /// Progress through the existing entries.
@@ -265,8 +266,8 @@ pub trait Ledger: Send + Sync {
     /// The store's clock, set anew by every answer that carries the time.
     fn clock(&self) -> &StoreClock;
 
-    /// Ticks whenever this process has appended to the outbox.
-    fn outbox_changes(&self) -> watch::Receiver<u64>;
+    /// Ticks whenever this process has appended to this lane of the outbox.
+    fn outbox_changes(&self, lane: Lane) -> watch::Receiver<u64>;
 
     /// Tries for the lease. `known_epoch` is the highest epoch this process has seen, so that it rises even where the
     /// store forgot.
@@ -295,7 +296,11 @@ pub trait Ledger: Send + Sync {
 
     /// Commits a batch: outbox, job records, counters and cursor, in one step or not at all.
     /// [`StoreError::Moved`] if the ledger's cursor is not `from`: attach again.
-    async fn commit(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed>;
+    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed>;
+
+    /// Looks whether the ledger is still where this leader left it, and the DLQ reaches that far.
+    /// [`StoreError::Moved`] if not (the store has lost data, or somebody else has written): attach again.
+    async fn check(&self, lease: &Lease, cursor: &Cursor) -> Result<()>;
 
     /// Looks at the DLQ and the ledger at one moment, and settles what was missed.
     async fn survey(&self, lease: &Lease) -> Result<Survey>;

@@ -77,25 +77,23 @@ impl Smallage {
         let entries = reply::read_entries(answer?)?;
         let caught_up = entries.len() < max;
         let cursor = entries.last().map_or_else(|| after.clone(), |(id, _)| Cursor(id.clone()));
-        let mut bytes = 0;
+        let mut heaviest = 0;
         let letters = entries
             .into_iter()
             .map(|(id, fields)| {
-                bytes += fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+                heaviest = heaviest.max(fields.iter().map(|(name, value)| name.len() + value.len()).sum());
                 record::decode(&self.keys, &id, fields)
             })
             .collect();
-        Ok(Batch { letters, cursor, bytes, caught_up })
+        Ok(Batch { letters, cursor, heaviest, caught_up })
     }
 
-    pub(super) async fn commit_batch(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed> {
+    pub(super) async fn commit_batch(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
         let Commit { from, to, deaths, existing } = commit;
         let token = lease.token();
         let (lease_key, state, outbox) = (self.keys.lease(), self.keys.state(), self.keys.outbox(Lane::Deaths));
         let job_keys: Vec<String> =
             deaths.iter().filter(|death| !death.job_id.is_empty()).map(|death| self.keys.job(&death.job_id)).collect();
-        let events: Vec<Option<String>> =
-            deaths.iter().map(|death| death.event.as_deref().map(to_json).transpose()).collect::<Result<_>>()?;
         let (step, step_data, step_at) = match existing {
             None => ("", String::new(), 0),
             Some(ExistingStep::Counting(tally)) => ("counting", to_json(&*tally)?, 0),
@@ -113,8 +111,8 @@ impl Smallage {
             Arg::Text(&step_data),
             Arg::Int(step_at),
         ];
-        for (death, event) in deaths.iter().zip(&events) {
-            let (head, tail) = event.as_deref().map_or(("", ""), split_at_hole);
+        for death in &deaths {
+            let (head, tail) = death.event.as_deref().map_or(("", ""), split_at_hole);
             args.extend([
                 Arg::Text(if death.job_id.is_empty() { "0" } else { "1" }),
                 Arg::Int(death.at.0),
@@ -133,10 +131,22 @@ impl Smallage {
                 *job = JobCounts { deaths: count(deaths), retries: count(retries) };
             }
         }
-        if step == "done" || events.iter().any(Option::is_some) {
-            self.outbox_grew();
+        if step == "done" || deaths.iter().any(|death| death.event.is_some()) {
+            self.outbox_grew(Lane::Deaths);
         }
         Ok(Committed { jobs, outbox_len })
+    }
+
+    pub(super) async fn check_cursor(&self, lease: &Lease, cursor: &Cursor) -> Result<()> {
+        let answer = self
+            .commands
+            .run_script(
+                &self.scripts.check,
+                &[&self.keys.lease(), &self.keys.state(), &self.keys.dlq()],
+                &[Arg::Text(&lease.token()), Arg::Text(&cursor.0)],
+            )
+            .await?;
+        Reply::of_script(answer).map(|_| ())
     }
 
     pub(super) async fn survey_dlq(&self, lease: &Lease) -> Result<Survey> {

@@ -122,7 +122,7 @@ impl Ledger for Memory {
         &self.clock
     }
 
-    fn outbox_changes(&self) -> watch::Receiver<u64> {
+    fn outbox_changes(&self, _: Lane) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
@@ -211,7 +211,11 @@ impl Ledger for Memory {
         elsewhere()
     }
 
-    async fn commit(&self, _: &Lease, _: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, _: &Lease, _: Commit) -> Result<Committed> {
+        elsewhere()
+    }
+
+    async fn check(&self, _: &Lease, _: &Cursor) -> Result<()> {
         elsewhere()
     }
 
