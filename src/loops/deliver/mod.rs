@@ -224,7 +224,12 @@ impl Deliver {
         let Some(plan) = &mut self.plan else { return Ok(false) };
         let room = plan.read_up_to(now);
         let due = self.read_at.is_none_or(|at| monotonic().duration_since(at) >= POLL);
-        if room == 0 || self.caught_up && !self.told_read && !due {
+        if self.caught_up && !self.told_read && !due {
+            return Ok(false);
+        }
+        if room == 0 {
+            // There may be more by now: that is to be counted, though it cannot be read.
+            self.caught_up = false;
             return Ok(false);
         }
         // Before the read, so that a change during it is noticed after it.
