@@ -109,6 +109,10 @@ fn not_here<T>() -> Result<T> {
 
 #[async_trait]
 impl Ledger for Fake {
+    fn is_entry_id(&self, text: &str) -> bool {
+        text.contains('-')
+    }
+
     fn name(&self) -> &str {
         &self.name
     }
@@ -150,7 +154,7 @@ impl Ledger for Fake {
         not_here()
     }
 
-    async fn commit(&self, _: &Lease, _: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, _: &Lease, _: Commit) -> Result<Committed> {
         not_here()
     }
 

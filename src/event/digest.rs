@@ -31,9 +31,12 @@ pub struct Digest {
     pub until: Option<String>,
     /// The most frequent groups, largest first.
     pub groups: Vec<GroupCount>,
+    /// Deaths in groups that are not listed.
+    #[serde(default)]
+    pub other_count: u64,
     /// True if there were more groups than could be counted apart, so the smaller counts are estimates.
     pub groups_estimated: bool,
-    /// The first of the entries, as `job.dead` has them.
+    /// Three of the entries, of different groups where there are such, as `job.dead` has them.
     pub samples: Vec<JobDead>,
 }
 
@@ -74,9 +77,7 @@ impl Tally {
         self.count += 1;
         self.from = Some(self.from.map_or(at.0, |from| from.min(at.0)));
         self.until = Some(self.until.map_or(at.0, |until| until.max(at.0)));
-        if self.samples.len() < SAMPLES {
-            self.samples.push(sample());
-        }
+        self.keep_sample(group, &sample);
         if let Some(known) = self.groups.iter_mut().find(|known| known.group == group) {
             known.count += 1;
             return;
@@ -93,12 +94,29 @@ impl Tally {
         }
     }
 
+    /// Keeps the first entries, and rather one of a group not shown yet than a second one of the same.
+    fn keep_sample(&mut self, group: &str, sample: &impl Fn() -> JobDead) {
+        if self.samples.len() < SAMPLES {
+            self.samples.push(sample());
+            return;
+        }
+        if self.samples.iter().any(|shown| shown.group == group) {
+            return;
+        }
+        let repeats = |n: &usize| self.samples[..*n].iter().any(|before| before.group == self.samples[*n].group);
+        if let Some(repeated) = (1..self.samples.len()).find(repeats) {
+            self.samples[repeated] = sample();
+        }
+    }
+
     /// The digest of everything counted, for the reason `why`.
     pub fn digest(&self, source: &str, why: &str) -> Digest {
         let mut groups = self.groups.clone();
         groups.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.group.cmp(&b.group)));
         groups.truncate(TOP_GROUPS);
+        let listed: u64 = groups.iter().map(|group| group.count).sum();
         Digest {
+            other_count: self.count.saturating_sub(listed),
             source: source.to_owned(),
             why: why.to_owned(),
             count: self.count,
@@ -133,7 +151,9 @@ mod tests {
         assert_eq!(order, [("many", 30), ("few", 2), ("one", 1)]);
         assert_eq!(digest.from.as_deref(), Some("1970-01-01T00:00:01.000Z"));
         assert_eq!(digest.until.as_deref(), Some("1970-01-01T00:00:01.029Z"));
-        assert_eq!(digest.samples.len(), 3);
+        let shown: Vec<_> = digest.samples.iter().map(|sample| sample.group.as_str()).collect();
+        assert_eq!(shown, ["few", "one", "many"], "one of each group");
+        assert_eq!(digest.other_count, 0);
         assert!(!digest.groups_estimated);
     }
 
@@ -148,6 +168,8 @@ mod tests {
         let digest = tally.digest("orders", "overflow");
         assert_eq!(digest.count, 10_000);
         assert_eq!(digest.groups[0].group, "common");
+        let listed: u64 = digest.groups.iter().map(|group| group.count).sum();
+        assert_eq!(listed + digest.other_count, 10_000);
         assert!(digest.groups_estimated);
     }
 }

@@ -103,6 +103,11 @@ pub enum EventData {
 }
 
 impl EventData {
+    /// The data as the outbox stores it.
+    pub fn to_json(&self) -> String {
+        json(self)
+    }
+
     /// The kind of event this is the data of.
     pub fn kind(&self) -> EventType {
         match self {
@@ -220,11 +225,21 @@ impl Include {
     }
 }
 
+/// JSON of our own events, which cannot fail: their keys are texts.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("an event is made of texts, numbers and lists")
+}
+
 fn text(value: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
 impl JobDead {
+    /// The data as the outbox stores it.
+    pub fn to_json(&self) -> String {
+        json(self)
+    }
+
     /// The event's data for a letter. `deaths` and `retries` are 0 until the ledger fills them in.
     pub fn of(source: &str, letter: &DeadLetter, include: Include) -> JobDead {
         use base64::Engine as _;

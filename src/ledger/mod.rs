@@ -132,11 +132,11 @@ pub struct Batch {
 
 /// What a leader commits of one batch, in one atomic step.
 #[derive(Clone, Debug)]
-pub struct Commit<'a> {
+pub struct Commit {
     /// The cursor the batch was read after; the commit is refused if the ledger's is another.
-    pub from: &'a Cursor,
+    pub from: Cursor,
     /// The cursor from now on.
-    pub to: &'a Cursor,
+    pub to: Cursor,
     /// One for each letter, in order.
     pub deaths: Vec<Death>,
     /// Set while existing entries are being read.
@@ -150,8 +150,9 @@ pub struct Death {
     pub job_id: String,
     /// When it died.
     pub at: Millis,
-    /// The event to append to the outbox, or none for an entry that was there before.
-    pub event: Option<Box<crate::event::JobDead>>,
+    /// The `data` of the event to append to the outbox ([`crate::event::JobDead`] as JSON, `deaths` and `retries` 0: the
+    /// ledger fills them in), or none for an entry that was there before.
+    pub event: Option<String>,
 }
 
 /// Progress through the existing entries.
@@ -175,7 +176,7 @@ pub struct Committed {
 /// What the ledger knows of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobCounts {
-    /// Deaths, this one included; 0 for a record without a job id.
+    /// Deaths, this one included; of a record without a job id only this one is known.
     pub deaths: u32,
     /// Retries by Sexton.
     pub retries: u32,
@@ -188,7 +189,7 @@ pub struct Survey {
     pub entries: u64,
     /// When the oldest of them was buried.
     pub oldest: Option<Millis>,
-    /// Entries ever added to the DLQ, as the store counts them.
+    /// Entries added to the DLQ since the last survey, whoever made it.
     pub added: u64,
     /// Entries added that have not been read yet.
     pub lag: u64,
@@ -284,6 +285,9 @@ pub trait Ledger: Send + Sync {
     /// Finds where to read on, repairs what a loss of data broke, and remembers it.
     async fn attach(&self, lease: &Lease, options: AttachOptions) -> Result<Attached>;
 
+    /// Whether a text can be an entry's id at all.
+    fn is_entry_id(&self, text: &str) -> bool;
+
     /// Whether an entry lies behind a cursor, in the order of reading.
     fn is_after(&self, entry_id: &str, cursor: &Cursor) -> bool;
 
@@ -292,7 +296,7 @@ pub trait Ledger: Send + Sync {
 
     /// Commits a batch: outbox, job records, counters and cursor, in one step or not at all.
     /// [`StoreError::Moved`] if the ledger's cursor is not `from`: attach again.
-    async fn commit(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed>;
+    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed>;
 
     /// Looks at the DLQ and the ledger at one moment, and settles what was missed.
     async fn survey(&self, lease: &Lease) -> Result<Survey>;

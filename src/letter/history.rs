@@ -42,6 +42,25 @@ impl Attempt {
     }
 }
 
+/// The recorded attempts of each life of a job, oldest life first: a job that was put back keeps its history and counts
+/// its attempts anew, so a number that does not rise begins another life.
+pub fn lives(attempts: &[Attempt]) -> Vec<&[Attempt]> {
+    attempts
+        .chunk_by(|before, after| before.number.zip(after.number).is_none_or(|(before, after)| before < after))
+        .collect()
+}
+
+/// The recorded attempts of the job's last life. `failed` is how many attempts had failed in it before the last one,
+/// where the record says; the newest attempts are of a life before if their number does not fit.
+pub fn last_life(attempts: &[Attempt], failed: Option<u32>) -> &[Attempt] {
+    let newest = lives(attempts).pop().unwrap_or_default();
+    let belongs = |attempt: &Attempt| {
+        let fits = |(number, failed): (u32, u32)| number.checked_add(1) == Some(failed);
+        attempt.number.zip(failed).is_none_or(fits)
+    };
+    if newest.last().is_some_and(belongs) { newest } else { &[] }
+}
+
 /// Whether all known attempts of a job failed alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Verdict {
@@ -136,6 +155,34 @@ mod tests {
 
     fn error(text: &str) -> ErrorInfo {
         ErrorInfo::from_line(text)
+    }
+
+    #[test]
+    fn a_number_that_does_not_rise_begins_another_life() {
+        let lengths = |history: &str| {
+            let attempts = Attempt::read_lines(history.as_bytes());
+            lives(&attempts).iter().map(|life| life.len()).collect::<Vec<_>>()
+        };
+        for (history, expected) in [
+            ("", vec![]),
+            ("0: A: x", vec![1]),
+            ("0: A: x\n1: A: x\n0: B: y\n1: B: y", vec![2, 2]),
+            ("0: A: x\n0: A: x\n0: A: x", vec![1, 1, 1]),
+            ("3: A: x\n4: A: x\n0: A: x", vec![2, 1]),
+            ("A: x\nA: x", vec![2]),
+        ] {
+            assert_eq!(lengths(history), expected, "{history}");
+        }
+    }
+
+    #[test]
+    fn the_last_life_is_empty_where_the_newest_attempts_are_of_a_life_before() {
+        let attempts = Attempt::read_lines(b"0: A: x\n1: A: x\n0: B: y\n1: B: y");
+        assert_eq!(last_life(&attempts, Some(2)), &attempts[2..]);
+        assert!(last_life(&attempts, Some(0)).is_empty(), "it failed at its first attempt");
+        assert!(last_life(&attempts, Some(1_000_000)).is_empty(), "it was put back with no second attempt left to it");
+        assert_eq!(last_life(&attempts, None), &attempts[2..]);
+        assert!(last_life(&[], None).is_empty());
     }
 
     fn verdict(history: &str, last: Option<&str>) -> &'static str {

@@ -11,7 +11,7 @@ pub(crate) use error::bounded_text;
 pub use error::{Account, ErrorInfo};
 pub(crate) use group::hex;
 pub use group::{Group, normalise};
-pub use history::{Attempt, Verdict, conclude};
+pub use history::{Attempt, Verdict, conclude, last_life, lives};
 pub use visible::written_out;
 
 /// A point in time: milliseconds since the Unix epoch, by the store's clock.
@@ -41,9 +41,9 @@ pub struct DeadLetter {
     pub attempts: u32,
     /// How often the last queue entry was handed to a worker.
     pub deliveries: u32,
-    /// The recorded attempts, oldest first, the last failure not included.
+    /// The recorded attempts over all lives of the job, oldest first, the last failure not included.
     pub history: Vec<Attempt>,
-    /// Whether all known attempts failed alike.
+    /// Whether all known attempts of this life failed alike.
     pub verdict: Verdict,
     /// The fingerprint of task, error type and normalised message.
     pub group: Group,

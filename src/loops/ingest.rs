@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{Next, Step};
@@ -33,17 +34,43 @@ pub struct IngestOptions {
     pub outbox_cap: u64,
 }
 
+/// How far the DLQ has been read.
+#[derive(Clone, Debug)]
+struct Progress {
+    cursor: Cursor,
+    /// Set while the entries of before are being read.
+    existing: Option<Existing>,
+}
+
+/// A commit under way, and what it is about.
+struct Committing {
+    outcome: JoinHandle<Result<Committed, StoreError>>,
+    planned: Planned,
+}
+
+/// A batch whose commit has been planned.
+struct Planned {
+    batch: Batch,
+    /// How many of its letters, from the end, are announced.
+    announced: usize,
+    /// Where the ledger is once the commit stands.
+    after: Progress,
+}
+
 /// The ingest loop of one term.
+///
+/// A backlog flows through three stages at once: while Redis commits one batch, the next one is planned and the one
+/// after that is being read. A single death goes straight through.
 pub struct Ingest {
     ledger: Arc<dyn Ledger>,
     lease: Lease,
     metrics: Arc<Metrics>,
     options: IngestOptions,
-    cursor: Cursor,
-    existing: Option<Existing>,
+    /// What the ledger has confirmed.
+    confirmed: Progress,
+    committing: Option<Committing>,
+    reading: Option<JoinHandle<Result<Batch, StoreError>>>,
     batch_size: usize,
-    /// Read but not committed yet.
-    waiting: Option<Batch>,
     outbox_len: u64,
 }
 
@@ -61,75 +88,106 @@ impl Ingest {
             lease,
             metrics,
             options,
-            cursor: attached.cursor,
-            existing: attached.existing,
+            confirmed: Progress { cursor: attached.cursor, existing: attached.existing },
+            committing: None,
+            reading: None,
             batch_size: FIRST_BATCH,
-            waiting: None,
             outbox_len: 0,
         }
     }
 
-    /// Commits a batch, while the next one is already being read if there is more.
-    async fn commit_and_read_on(&mut self, batch: Batch) -> Result<(), StoreError> {
+    /// Where the next batch begins: behind the commit under way, if there is one.
+    fn progress(&self) -> &Progress {
+        self.committing.as_ref().map_or(&self.confirmed, |committing| &committing.planned.after)
+    }
+
+    /// The next batch: the one that is being read already, or one that has yet to come. None once told to stop.
+    async fn next_batch(&mut self, stop: &CancellationToken) -> Result<Option<Batch>, StoreError> {
+        if let Some(reading) = self.reading.take() {
+            return joined(reading.await).map(Some);
+        }
+        let progress = self.progress();
+        // While the entries of before are being read there is something to commit even when none is left.
+        let block = progress.existing.is_none().then_some(BLOCK);
+        tokio::select! {
+            () = stop.cancelled() => Ok(None),
+            batch = self.ledger.read(&progress.cursor, self.batch_size, block) => batch.map(Some),
+        }
+    }
+
+    /// Takes a batch through: reads on, plans it, and commits it once the commit before it stands.
+    async fn take(&mut self, batch: Batch) -> Result<(), StoreError> {
         self.batch_size = next_batch_size(self.batch_size, &batch);
-        let plan = self.plan(&batch);
-        let commit = Commit { from: &self.cursor, to: &batch.cursor, deaths: plan.deaths, existing: plan.step };
-        // The read goes first on the wire: Redis answers it at once and commits while we decode.
-        let (next, committed) = if batch.caught_up {
-            (None, self.ledger.commit(&self.lease, commit).await)
+        let (straight, size) = (batch.caught_up, self.batch_size);
+        if !straight {
+            let (ledger, after) = (Arc::clone(&self.ledger), batch.cursor.clone());
+            self.reading = Some(tokio::spawn(async move { ledger.read(&after, size, None).await }));
+        }
+        let (planned, commit) = self.plan(batch);
+        self.confirm().await?;
+        if straight {
+            let committed = self.ledger.commit(&self.lease, commit).await?;
+            self.stands(planned, &committed);
         } else {
-            let (next, committed) = tokio::join!(
-                self.ledger.read(&batch.cursor, self.batch_size, None),
-                self.ledger.commit(&self.lease, commit)
-            );
-            (Some(next), committed)
-        };
-        let committed = committed?;
-        self.existing = plan.existing_after;
-        self.count(&batch, &committed, plan.announced);
-        self.cursor = batch.cursor;
-        self.outbox_len = committed.outbox_len;
-        // A failed read is repeated by the next step; the commit stands.
-        self.waiting = next.and_then(Result::ok).filter(|next| !next.letters.is_empty());
+            let (ledger, lease) = (Arc::clone(&self.ledger), self.lease.clone());
+            let outcome = tokio::spawn(async move { ledger.commit(&lease, commit).await });
+            self.committing = Some(Committing { outcome, planned });
+        }
         Ok(())
     }
 
-    fn plan(&self, batch: &Batch) -> Plan {
+    /// Waits for the commit under way. If it fails, what was read beyond it is read again.
+    async fn confirm(&mut self) -> Result<(), StoreError> {
+        if let Some(Committing { outcome, planned }) = self.committing.take() {
+            let committed = joined(outcome.await).inspect_err(|_| self.reading = None)?;
+            self.stands(planned, &committed);
+        }
+        Ok(())
+    }
+
+    /// Takes over what a commit has done.
+    fn stands(&mut self, planned: Planned, committed: &Committed) {
+        if let (Some(existing), None) = (&self.confirmed.existing, &planned.after.existing) {
+            let entries = existing.tally.count() + (planned.batch.letters.len() - planned.announced) as u64;
+            tracing::info!(source = self.ledger.name(), entries, "the entries of before are counted");
+        }
+        self.count(&planned.batch, committed, planned.announced);
+        self.outbox_len = committed.outbox_len;
+        self.confirmed = planned.after;
+    }
+
+    fn plan(&self, batch: Batch) -> (Planned, Commit) {
         let source = self.ledger.name();
-        let Some(existing) = &self.existing else {
-            let deaths = batch
-                .letters
-                .iter()
-                .map(|letter| death(letter, Some(Box::new(JobDead::of(source, letter, self.options.include)))))
-                .collect();
-            return Plan { deaths, step: None, existing_after: None, announced: batch.letters.len() };
-        };
+        let progress = self.progress();
         // The boundary was taken at attach: entries behind it are new deaths, even in the same batch.
-        let old = batch
-            .letters
-            .iter()
-            .position(|letter| self.ledger.is_after(&letter.entry_id, &existing.until))
-            .unwrap_or(batch.letters.len());
-        let mut tally = existing.tally.clone();
-        let mut deaths = Vec::with_capacity(batch.letters.len());
-        for letter in &batch.letters[..old] {
-            tally.add(letter.died_at, &letter.group.0, || JobDead::of(source, letter, Include::default()));
-            deaths.push(death(letter, None));
-        }
-        for letter in &batch.letters[old..] {
-            deaths.push(death(letter, Some(Box::new(JobDead::of(source, letter, self.options.include)))));
-        }
-        let done = old < batch.letters.len() || batch.caught_up || batch.cursor == existing.until;
+        let old = progress.existing.as_ref().map_or(0, |existing| {
+            batch.letters.partition_point(|letter| !self.ledger.is_after(&letter.entry_id, &existing.until))
+        });
         let announced = batch.letters.len() - old;
-        if done {
-            let digest =
-                (tally.count() > 0).then(|| Box::new(EventData::Digest(Box::new(tally.digest(source, "existing")))));
-            Plan { deaths, step: Some(ExistingStep::Done(digest)), existing_after: None, announced }
-        } else {
-            let step = Some(ExistingStep::Counting(Box::new(tally.clone())));
-            let existing_after = Some(Existing { until: existing.until.clone(), tally });
-            Plan { deaths, step, existing_after, announced }
+        let mut step = None;
+        let mut existing_after = None;
+        if let Some(existing) = &progress.existing {
+            let mut tally = existing.tally.clone();
+            for letter in &batch.letters[..old] {
+                tally.add(letter.died_at, &letter.group.0, || JobDead::of(source, letter, Include::default()));
+            }
+            if announced > 0 || batch.caught_up || batch.cursor == existing.until {
+                let digest = || Box::new(EventData::Digest(Box::new(tally.digest(source, "existing"))));
+                step = Some(ExistingStep::Done((tally.count() > 0).then(digest)));
+            } else {
+                step = Some(ExistingStep::Counting(Box::new(tally.clone())));
+                existing_after = Some(Existing { until: existing.until.clone(), tally });
+            }
         }
+        let death = |(n, letter): (usize, &DeadLetter)| Death {
+            job_id: letter.job_id.clone(),
+            at: letter.died_at,
+            event: (n >= old).then(|| JobDead::of(source, letter, self.options.include).to_json()),
+        };
+        let deaths = batch.letters.iter().enumerate().map(death).collect();
+        let commit = Commit { from: progress.cursor.clone(), to: batch.cursor.clone(), deaths, existing: step };
+        let after = Progress { cursor: batch.cursor.clone(), existing: existing_after };
+        (Planned { batch, announced, after }, commit)
     }
 
     fn count(&self, batch: &Batch, committed: &Committed, announced: usize) {
@@ -142,28 +200,29 @@ impl Ingest {
         for (kind, count) in &kinds {
             self.metrics.jobs_dead(self.ledger.name(), kind, *count);
         }
-        if announced > 0 {
-            tracing::debug!(
-                source = self.ledger.name(),
-                deaths = announced,
-                cursor = batch.cursor.0,
-                "deaths announced"
-            );
+        let source = self.ledger.name();
+        match &batch.letters[first..] {
+            [] => {}
+            [one] => tracing::info!(
+                source,
+                entry = one.entry_id,
+                job = one.job_id,
+                task = one.task,
+                reason = one.reason.as_str(),
+                group = one.group.0,
+                "a job is dead"
+            ),
+            many => tracing::info!(source, deaths = many.len(), until = batch.cursor.0, "jobs are dead"),
         }
     }
 }
 
-/// What a commit will say about a batch.
-struct Plan {
-    deaths: Vec<Death>,
-    step: Option<ExistingStep>,
-    existing_after: Option<Existing>,
-    /// How many of the batch's letters, from the end, are announced.
-    announced: usize,
-}
-
-fn death(letter: &DeadLetter, event: Option<Box<JobDead>>) -> Death {
-    Death { job_id: letter.job_id.clone(), at: letter.died_at, event }
+/// What a task of ours came to. One that panicked takes this loop with it, as if the panic had happened here.
+fn joined<T>(outcome: Result<Result<T, StoreError>, JoinError>) -> Result<T, StoreError> {
+    outcome.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Err(StoreError::Unavailable("the read was abandoned".to_owned())),
+    })
 }
 
 /// Twice as many as last time while they are small, and never more than what weighs [`BATCH_BYTES`].
@@ -186,21 +245,16 @@ impl Step for Ingest {
                 return Ok(Next::After(FULL_PAUSE));
             }
         }
-        let batch = match self.waiting.take() {
-            Some(batch) => batch,
-            None => {
-                // While the existing entries are being read there is something to commit even when none is left.
-                let block = if self.existing.is_some() { None } else { Some(BLOCK) };
-                tokio::select! {
-                    () = stop.cancelled() => return Ok(Next::Again),
-                    batch = self.ledger.read(&self.cursor, self.batch_size, block) => batch?,
-                }
-            }
-        };
-        if batch.letters.is_empty() && self.existing.is_none() {
+        let Some(batch) = self.next_batch(stop).await? else { return Ok(Next::Again) };
+        if batch.letters.is_empty() && self.progress().existing.is_none() {
+            self.confirm().await?;
             return Ok(Next::Again);
         }
-        self.commit_and_read_on(batch).await?;
+        self.take(batch).await?;
         Ok(Next::Again)
+    }
+
+    async fn settle(&mut self) -> Result<(), StoreError> {
+        self.confirm().await
     }
 }

@@ -17,14 +17,12 @@ pub struct Survey {
     lease: Lease,
     metrics: Arc<Metrics>,
     every: Duration,
-    /// The store's count of entries ever added, at the last survey.
-    added: Option<u64>,
 }
 
 impl Survey {
     /// Surveys every `every`.
     pub fn new(ledger: Arc<dyn Ledger>, lease: Lease, metrics: Arc<Metrics>, every: Duration) -> Survey {
-        Survey { ledger, lease, metrics, every, added: None }
+        Survey { ledger, lease, metrics, every }
     }
 }
 
@@ -37,10 +35,7 @@ impl Step for Survey {
     async fn step(&mut self, _stop: &CancellationToken) -> Result<Next, StoreError> {
         let survey = self.ledger.survey(&self.lease).await?;
         let source = self.ledger.name();
-        // The store's own count can fall, after a restore; a counter must not.
-        let added = self.added.map_or(0, |before| survey.added.saturating_sub(before));
-        self.added = Some(survey.added);
-        self.metrics.surveyed(source, &survey, added);
+        self.metrics.surveyed(source, &survey);
         if survey.unseen > 0 {
             tracing::warn!(
                 source,

@@ -87,7 +87,7 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
     (
         "sexton_dlq_added_total",
         &["source"],
-        "Entries added to the DLQ while this process led, as the store counts them",
+        "Entries added to the DLQ, as the store counts them; what came while nobody led is counted by the next leader",
     ),
     ("sexton_ingest_lag_entries", &["source"], "Entries added but not read yet (leader only)"),
     ("sexton_unseen_entries_total", &["source"], "Entries that left the DLQ before Sexton could read them"),
@@ -172,12 +172,12 @@ impl Metrics {
         self.jobs_dead.with_label_values(&[source, &queue, &task, death.reason.label(), again]).inc_by(count);
     }
 
-    /// What the leader's survey found. `added` is how many entries came since the survey before.
-    pub fn surveyed(&self, source: &str, survey: &Survey, added: u64) {
+    /// What the leader's survey found.
+    pub fn surveyed(&self, source: &str, survey: &Survey) {
         self.entries.with_label_values(&[source]).set(gauge_value(survey.entries));
         self.level.with_label_values(&[source]).set(gauge_value(survey.entries));
         self.lag.with_label_values(&[source]).set(gauge_value(survey.lag));
-        self.added.with_label_values(&[source]).inc_by(added);
+        self.added.with_label_values(&[source]).inc_by(survey.added);
         self.unseen.with_label_values(&[source]).inc_by(survey.unseen);
         match survey.oldest {
             Some(oldest) => self.oldest.with_label_values(&[source]).set(oldest.0.div_euclid(1000)),

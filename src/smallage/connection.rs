@@ -144,14 +144,19 @@ impl Connection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(self.response_timeout));
+        let place = client.get_connection_info().addr().to_string();
         client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| {
             if error.is_connection_dropped() && !error.is_connection_refusal() {
                 // The server's last words are lost when it closes before we have written ours.
-                return StoreError::Unavailable(
-                    "the server closes new connections at once; it may have reached its limit (maxclients)".to_owned(),
-                );
+                return StoreError::Unavailable(format!(
+                    "{place} closes new connections at once; it may have reached its limit (maxclients)"
+                ));
             }
-            sort_error(&error).0
+            match sort_error(&error).0 {
+                StoreError::Unavailable(why) => StoreError::Unavailable(format!("{place}: {why}")),
+                StoreError::Denied(why) => StoreError::Denied(format!("{place}: {why}")),
+                other => other,
+            }
         })
     }
 

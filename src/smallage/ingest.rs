@@ -88,14 +88,12 @@ impl Smallage {
         Ok(Batch { letters, cursor, bytes, caught_up })
     }
 
-    pub(super) async fn commit_batch(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed> {
+    pub(super) async fn commit_batch(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
         let Commit { from, to, deaths, existing } = commit;
         let token = lease.token();
         let (lease_key, state, outbox) = (self.keys.lease(), self.keys.state(), self.keys.outbox(Lane::Deaths));
         let job_keys: Vec<String> =
             deaths.iter().filter(|death| !death.job_id.is_empty()).map(|death| self.keys.job(&death.job_id)).collect();
-        let events: Vec<Option<String>> =
-            deaths.iter().map(|death| death.event.as_deref().map(to_json).transpose()).collect::<Result<_>>()?;
         let (step, step_data, step_at) = match existing {
             None => ("", String::new(), 0),
             Some(ExistingStep::Counting(tally)) => ("counting", to_json(&*tally)?, 0),
@@ -113,8 +111,8 @@ impl Smallage {
             Arg::Text(&step_data),
             Arg::Int(step_at),
         ];
-        for (death, event) in deaths.iter().zip(&events) {
-            let (head, tail) = event.as_deref().map_or(("", ""), split_at_hole);
+        for death in &deaths {
+            let (head, tail) = death.event.as_deref().map_or(("", ""), split_at_hole);
             args.extend([
                 Arg::Text(if death.job_id.is_empty() { "0" } else { "1" }),
                 Arg::Int(death.at.0),
@@ -133,7 +131,7 @@ impl Smallage {
                 *job = JobCounts { deaths: count(deaths), retries: count(retries) };
             }
         }
-        if step == "done" || events.iter().any(Option::is_some) {
+        if step == "done" || deaths.iter().any(|death| death.event.is_some()) {
             self.outbox_grew();
         }
         Ok(Committed { jobs, outbox_len })

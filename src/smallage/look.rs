@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     event::Lane,
-    ledger::{DlqPage, JobCounts, OutboxId, Overview, RawLetter, Result},
+    ledger::{DlqPage, JobCounts, Ledger as _, Overview, RawLetter, Result},
 };
 
 impl Smallage {
@@ -82,7 +82,7 @@ impl Smallage {
 
     pub(super) async fn one_entry(&self, entry_id: &str) -> Result<Option<RawLetter>> {
         // What is no stream id is no entry, rather than an error of Redis.
-        if entry_id.parse::<OutboxId>().is_err() || !entry_id.contains('-') {
+        if !self.is_entry_id(entry_id) {
             return Ok(None);
         }
         let answer = self.commands.run(cmd("XRANGE").arg(self.keys.dlq()).arg(entry_id).arg(entry_id)).await?;

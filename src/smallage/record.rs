@@ -4,7 +4,7 @@
 
 use super::Keys;
 use crate::letter::{
-    Account, Attempt, DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict, bounded_text, conclude, hex,
+    Account, Attempt, DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict, bounded_text, conclude, hex, last_life,
 };
 
 /// Characters kept of texts that go into events.
@@ -92,8 +92,9 @@ pub fn decode(keys: &Keys, entry_id: &str, fields: Vec<(Vec<u8>, Vec<u8>)>) -> D
     let reason = Reason::parse(&bounded_text(&fields.dlq_reason, TEXT_CHARS));
     let task = bounded_text(&fields.task, TEXT_CHARS);
     let history = Attempt::read_lines(&fields.history);
-    let (error, verdict) = failure(&reason, &task, &fields.dlq_detail, &history);
     let attempt = number(&fields.attempt);
+    let life = last_life(&history, (!fields.attempt.is_empty()).then_some(attempt));
+    let (error, verdict) = failure(&reason, &task, &fields.dlq_detail, life);
     DeadLetter {
         entry_id: entry_id.to_owned(),
         job_id: job_id(&fields.id),
@@ -308,6 +309,25 @@ mod tests {
         assert_eq!(letter.error.to_string(), "Refused: no");
         assert!(letter.history.is_empty() && letter.payload.is_empty());
         assert_eq!((letter.dedup, letter.traceparent, letter.enqueued_at), (None, None, None));
+    }
+
+    #[test]
+    fn the_verdict_is_about_this_life_of_the_job() {
+        let verdict = |attempt: &[u8], history: &[u8]| {
+            let detail = b"Traceback (most recent call last):\nValueError: order 7 has no line items\n";
+            let fields: [(&str, &[u8]); 5] = [
+                ("task", b"parse_order"),
+                ("attempt", attempt),
+                ("history", history),
+                ("dlq_reason", b"max_attempts"),
+                ("dlq_detail", detail),
+            ];
+            decoded("1795973241252-0", &fields).verdict
+        };
+        let put_back = b"0: TimeoutError: smtp\n1: TimeoutError: smtp\n0: ValueError: order 7 has no line items\n1: ValueError: order 7 has no line items";
+        assert_eq!(verdict(b"2", put_back), Verdict::Same);
+        assert_eq!(verdict(b"0", b"0: TimeoutError: smtp\n1: TimeoutError: smtp"), Verdict::Unknown);
+        assert_eq!(verdict(b"2", b"0: TimeoutError: smtp\n1: TimeoutError: smtp"), Verdict::Mixed);
     }
 
     #[test]

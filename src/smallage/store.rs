@@ -138,6 +138,10 @@ impl Ledger for Smallage {
         self.attach_dlq(lease, options).await
     }
 
+    fn is_entry_id(&self, text: &str) -> bool {
+        text.contains('-') && text.parse::<OutboxId>().is_ok()
+    }
+
     fn is_after(&self, entry_id: &str, cursor: &Cursor) -> bool {
         let position = |id: &str| id.parse::<OutboxId>().unwrap_or_default();
         position(entry_id) > position(&cursor.0)
@@ -147,7 +151,7 @@ impl Ledger for Smallage {
         self.read_dlq(after, max, block).await
     }
 
-    async fn commit(&self, lease: &Lease, commit: Commit<'_>) -> Result<Committed> {
+    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
         self.commit_batch(lease, commit).await
     }
 

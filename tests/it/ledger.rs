@@ -45,10 +45,10 @@ async fn read_and_commit(ledger: &dyn Ledger, lease: &Lease, after: &Cursor) -> 
         .map(|letter| Death {
             job_id: letter.job_id.clone(),
             at: letter.died_at,
-            event: Some(Box::new(JobDead::of("orders", letter, Include::default()))),
+            event: Some(JobDead::of("orders", letter, Include::default()).to_json()),
         })
         .collect();
-    let commit = Commit { from: after, to: &batch.cursor, deaths, existing: None };
+    let commit = Commit { from: after.clone(), to: batch.cursor.clone(), deaths, existing: None };
     let committed = ledger.commit(lease, commit).await.expect("Redis is there");
     (batch.cursor, committed.jobs)
 }
@@ -107,7 +107,7 @@ async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothin
     let before = picture(&mut con).await;
 
     let batch = ledger.read(&attached.cursor, 10, None).await.unwrap();
-    let commit = Commit { from: &attached.cursor, to: &batch.cursor, deaths: Vec::new(), existing: None };
+    let commit = Commit { from: attached.cursor.clone(), to: batch.cursor.clone(), deaths: Vec::new(), existing: None };
     assert_eq!(ledger.commit(&old, commit).await, Err(StoreError::Fenced));
     assert_eq!(ledger.attach(&old, AttachOptions::default()).await, Err(StoreError::Fenced));
     assert_eq!(ledger.survey(&old).await, Err(StoreError::Fenced));
@@ -139,7 +139,7 @@ async fn a_commit_over_a_cursor_that_has_moved_is_refused() {
     bury_many(&mut con, NS, 0..5).await;
     let (cursor, _) = read_and_commit(&*ledger, &lease, &attached.cursor).await;
     assert_eq!(ledger.outbox_len(Lane::Deaths).await.unwrap(), 5);
-    let again = Commit { from: &attached.cursor, to: &cursor, deaths: Vec::new(), existing: None };
+    let again = Commit { from: attached.cursor.clone(), to: cursor.clone(), deaths: Vec::new(), existing: None };
     assert_eq!(ledger.commit(&lease, again).await, Err(StoreError::Moved));
     assert_eq!(ledger.outbox_len(Lane::Deaths).await.unwrap(), 5);
 }
@@ -200,7 +200,7 @@ async fn first_attach_marks_what_is_there_and_goes_on_counting_after_a_crash() {
         assert!(!ledger.is_after(&letter.entry_id, &existing.until));
     }
     let step = Some(ExistingStep::Counting(Box::new(existing.tally.clone())));
-    let commit = Commit { from: &attached.cursor, to: &batch.cursor, deaths: Vec::new(), existing: step };
+    let commit = Commit { from: attached.cursor.clone(), to: batch.cursor.clone(), deaths: Vec::new(), existing: step };
     ledger.commit(&lease, commit).await.unwrap();
 
     let again = ledger.attach(&lease, AttachOptions::default()).await.unwrap();
@@ -211,7 +211,7 @@ async fn first_attach_marks_what_is_there_and_goes_on_counting_after_a_crash() {
     assert_eq!(new, [false, false, true]);
     let digest = Some(Box::new(EventData::Digest(Box::new(existing.tally.digest("orders", "existing")))));
     let step = Some(ExistingStep::Done(digest));
-    let commit = Commit { from: &again.cursor, to: &rest.cursor, deaths: Vec::new(), existing: step };
+    let commit = Commit { from: again.cursor.clone(), to: rest.cursor.clone(), deaths: Vec::new(), existing: step };
     ledger.commit(&lease, commit).await.unwrap();
     let page = ledger.outbox(Lane::Deaths, OutboxId::default(), 10).await.unwrap();
     assert_eq!(page.events.iter().map(|p| p.event.kind()).collect::<Vec<_>>(), [EventType::DlqDigest]);
@@ -277,7 +277,27 @@ async fn a_survey_tells_what_is_unread_and_what_left_unread() {
     let settled = ledger.survey(&lease).await.unwrap();
     assert_eq!((settled.entries, settled.lag, settled.unseen), (4, 0, 2));
     let once = ledger.survey(&lease).await.unwrap();
-    assert_eq!((once.lag, once.unseen), (0, 0), "what was missed is told once");
+    assert_eq!((once.lag, once.unseen, once.added), (0, 0, 0), "what was missed is told once");
+
+    // What comes while nobody leads is counted by the next leader, once.
+    ledger.release(&lease).await.unwrap();
+    bury_many(&mut con, NS, 6..9).await;
+    let TryLease::Acquired(next) = ledger.try_lease("successor", TTL, 0).await.unwrap() else { panic!("it is free") };
+    ledger.attach(&next, AttachOptions::default()).await.unwrap();
+    assert_eq!(ledger.survey(&next).await.unwrap().added, 3);
+    assert_eq!(ledger.survey(&next).await.unwrap().added, 0);
+}
+
+#[tokio::test]
+async fn what_was_there_before_the_first_visit_does_not_count_as_added() {
+    for (announce_existing, added) in [(false, 0), (true, 4)] {
+        let redis = Redis::start().await;
+        let ledger = ledger(&redis);
+        let lease = lease(&*ledger).await;
+        bury_many(&mut redis.connect().await, NS, 0..4).await;
+        ledger.attach(&lease, AttachOptions { announce_existing, seen_before: false }).await.unwrap();
+        assert_eq!(ledger.survey(&lease).await.unwrap().added, added);
+    }
 }
 
 #[tokio::test]

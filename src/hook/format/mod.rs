@@ -99,6 +99,7 @@ mod samples {
                 task: Some("send_email".to_owned()),
                 error,
             }],
+            other_count: 40,
             groups_estimated: false,
             samples: vec![dead()],
         })))

@@ -34,9 +34,11 @@ for i = 1, #flat, 2 do
 end
 
 local loss = ''
+-- `counted`: how many of the entries ever added the surveys have counted; those that were there before do not count.
+local counted = tonumber(state['counted'] or '') or added
 local cursor = state['cursor']
 -- `seen`: how many of the entries ever added lie at or before the cursor.
-local seen = tonumber(state['seen'] or '0')
+local seen = tonumber(state['seen'] or '0') or 0
 if not cursor then
   seen = added - length
   if length == 0 then
@@ -45,7 +47,10 @@ if not cursor then
     cursor = '0-0'
     if ARGV[3] == '1' then
       loss = 'ledger'
-    elseif ARGV[2] ~= '1' then
+      counted = seen
+    elseif ARGV[2] == '1' then
+      counted = seen
+    else
       state['existing_until'] = last
       redis.call('HSET', KEYS[2], 'existing_until', last)
     end
@@ -64,5 +69,6 @@ elseif seen > added then
 end
 
 local uid = state['uid'] or ARGV[4]
-redis.call('HSET', KEYS[2], 'uid', uid, 'cursor', cursor, 'seen', string.format('%.0f', seen))
+redis.call('HSET', KEYS[2], 'uid', uid, 'cursor', cursor, 'seen', string.format('%.0f', seen),
+  'counted', string.format('%.0f', counted))
 return {'OK', uid, cursor, state['existing_until'] or '', state['existing_tally'] or '', loss}

@@ -20,7 +20,8 @@ local again = {}
 local deaths_in_batch, events, written = 0, 0, false
 local next_job = 4
 for at = 8, #ARGV, 4 do
-  local deaths, retries = 0, 0
+  -- Without a job id nothing can be known of earlier deaths: this is one.
+  local deaths, retries = 1, 0
   if ARGV[at] == '1' then
     local job = KEYS[next_job]
     next_job = next_job + 1

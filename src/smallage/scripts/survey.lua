@@ -1,8 +1,8 @@
 -- Looks at the DLQ and at how far it has been read, and settles what was taken away unread.
 -- KEYS  1 lease  2 state  3 DLQ
 -- ARGV  1 token
--- Gives {'OK', seconds, microseconds, length, entries-added, id of the first entry or '', entries not read yet,
---       entries found to have gone unread} or {'FENCED'}
+-- Gives {'OK', seconds, microseconds, length, entries added since the last survey of any leader, id of the first entry
+--       or '', entries not read yet, entries found to have gone unread} or {'FENCED'}
 -- One step, because a count of what is unread only holds at the moment the cursor is compared with the DLQ.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
@@ -18,8 +18,11 @@ for i = 1, #info, 2 do
 end
 local added = dlq['entries-added']
 local first = dlq['first-entry'] and dlq['first-entry'][1] or ''
-local read = redis.call('HMGET', KEYS[2], 'cursor', 'seen')
+local read = redis.call('HMGET', KEYS[2], 'cursor', 'seen', 'counted')
 local seen = tonumber(read[2] or '0') or 0
+-- A store that was restored counts anew; what it then holds was counted before.
+local fresh = math.max(added - (tonumber(read[3] or '') or added), 0)
+redis.call('HSET', KEYS[2], 'counted', string.format('%.0f', added))
 local lag, unseen = math.max(added - seen, 0), 0
 local unread = added ~= seen and read[1] and redis.call('XRANGE', KEYS[3], '(' .. read[1], '+', 'COUNT', 1)
 if unread and #unread == 0 then
@@ -27,4 +30,4 @@ if unread and #unread == 0 then
   unseen, lag = lag, 0
   redis.call('HSET', KEYS[2], 'seen', string.format('%.0f', added))
 end
-return {'OK', time[1], time[2], dlq['length'], added, first, lag, unseen}
+return {'OK', time[1], time[2], dlq['length'], fresh, first, lag, unseen}
