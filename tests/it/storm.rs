@@ -15,6 +15,7 @@ use crate::support::{
 const NS: &str = "lrs";
 const STORM: u64 = 100_000;
 
+/// What is buried after a leader says so and before it has attached is announced, too.
 fn config(redis: &Redis, hooks: &str) -> String {
     format!(
         "sources: [{{name: orders, smallage: {{url: \"{}\", namespace: {NS}}}}}]\n\
