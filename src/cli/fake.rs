@@ -121,7 +121,7 @@ impl Ledger for Fake {
         &self.clock
     }
 
-    fn outbox_changes(&self) -> watch::Receiver<u64> {
+    fn outbox_changes(&self, _: Lane) -> watch::Receiver<u64> {
         watch::channel(0).1
     }
 
@@ -155,6 +155,10 @@ impl Ledger for Fake {
     }
 
     async fn commit(&self, _: &Lease, _: Commit) -> Result<Committed> {
+        not_here()
+    }
+
+    async fn check(&self, _: &Lease, _: &Cursor) -> Result<()> {
         not_here()
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, fmt};
 
 use super::exit::Failure;
@@ -10,23 +11,31 @@ use crate::config::{LogConfig, LogFormat};
 /// What the reading commands log with `-v`.
 const VERBOSE: &str = "debug";
 
-/// For the sidecar. `level` overrides the configuration's.
-pub(super) fn init(config: &LogConfig, level: Option<&str>, color: bool) -> Result<(), Failure> {
+/// Lines that wait to be written, at most.
+const WAITING_LINES: usize = 4_096;
+
+/// For the sidecar. `level` overrides the configuration's. What is logged is written while the guard lives.
+///
+/// A log that nobody reads, or that cannot be written, must not hold up or end the sidecar: lines go through a thread of
+/// their own, and those that find no room are dropped.
+pub(super) fn init(config: &LogConfig, level: Option<&str>, color: bool) -> Result<WorkerGuard, Failure> {
     let directives = level.unwrap_or(&config.level);
     let filter = EnvFilter::try_new(directives)
         .map_err(|error| Failure::Config(format!("the log level {directives:?} cannot be read: {error}")))?;
-    let lines = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let (writer, guard) =
+        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES).finish(io::stderr());
+    let lines = fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
     // Logging that is set up already, as in a test that runs a command, stays as it is.
     let _ = match config.format {
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
         LogFormat::Text => lines.with_ansi(color && io::stderr().is_terminal()).try_init(),
     };
-    Ok(())
+    Ok(guard)
 }
 
 /// For a reading command that was asked to tell what it does.
 pub(super) fn init_verbose(color: bool) {
-    let lines = fmt().with_env_filter(EnvFilter::new(VERBOSE)).with_writer(io::stderr);
+    let lines = fmt().with_env_filter(EnvFilter::new(VERBOSE)).with_writer(io::stderr).log_internal_errors(false);
     let _ = lines.with_ansi(color && io::stderr().is_terminal()).try_init();
 }
 

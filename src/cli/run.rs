@@ -37,7 +37,7 @@ pub(super) struct RunArgs {
 
 /// Runs the sidecar.
 pub(super) async fn run(mut config: Config, args: &RunArgs, color: bool) -> Result<(), Failure> {
-    logging::init(&config.log, args.log_level.as_deref(), color)?;
+    let _lines = logging::init(&config.log, args.log_level.as_deref(), color)?;
     config.announce_existing |= args.announce_existing;
     let stop = CancellationToken::new();
     // Both are caught before anything is started: a signal that comes early still stops in order.

@@ -3,6 +3,8 @@
 //! Section by section, each in a function of its own; problems are gathered along the way.
 
 use std::{
+    fs::File,
+    io::{self, Read as _},
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -19,6 +21,8 @@ use super::{
     shape, source, value,
 };
 
+/// Bytes of a configuration at most.
+const LARGEST_FILE: u64 = 1024 * 1024;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Config {
@@ -46,7 +50,7 @@ impl Config {
 pub fn read(path: &Path, env: &dyn Env) -> Result<Config, Problems> {
     let name = path.display().to_string();
     let mut problems = Problems::new(name.clone());
-    let bytes = match std::fs::read(path) {
+    let bytes = match read_file(path) {
         Ok(bytes) => bytes,
         Err(error) => {
             let help = "name the file with -c, or start without one: --smallage URL";
@@ -67,6 +71,15 @@ pub fn read(path: &Path, env: &dyn Env) -> Result<Config, Problems> {
             problems.none_or(None)
         }
     }
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(io::Error::other(format!("it is larger than {LARGEST_FILE} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// Reads the configuration in a text, as if it were in a file with this name.

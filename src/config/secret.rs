@@ -1,6 +1,14 @@
 //! Values that must never be shown, and where they come from.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+/// Bytes of a secret's file at most; whatever is larger is no secret.
+const LARGEST_FILE: u64 = 64 * 1024;
 
 /// A text that prints as `***`.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,7 +54,7 @@ pub struct SecretError {
     /// The file.
     pub path: PathBuf,
     /// Why not.
-    pub reason: std::io::Error,
+    pub reason: io::Error,
 }
 
 impl SecretSource {
@@ -54,10 +62,19 @@ impl SecretSource {
     pub fn read(&self) -> Result<Secret, SecretError> {
         match self {
             SecretSource::Inline(secret) => Ok(secret.clone()),
-            SecretSource::File(path) => match std::fs::read_to_string(path) {
+            SecretSource::File(path) => match read_file(path) {
                 Ok(text) => Ok(Secret::new(text.trim())),
                 Err(reason) => Err(SecretError { path: path.clone(), reason }),
             },
         }
     }
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    if read as u64 > LARGEST_FILE {
+        return Err(io::Error::other(format!("it is larger than {LARGEST_FILE} bytes")));
+    }
+    Ok(text)
 }

@@ -1,24 +1,76 @@
-//! The HTTP port: probes and metrics. The only owner of `axum`.
+//! The HTTP port: probes and metrics. The only owner of `axum` and `hyper`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Router, extract::State, http::header, response::IntoResponse, routing::get};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::metrics::Metrics;
 
-/// Serves until `stop` is cancelled.
+/// Connections at the same time. Further ones wait; what is in flight must leave descriptors for Redis and the hooks.
+const CONNECTIONS: usize = 64;
+/// How long a client may take to send the head of a request, and how long a connection may stay quiet.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection may last. Everything here is answered at once; only a client that does not read takes longer.
+const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
+/// The pause after a connection could not be accepted, as when descriptors are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until `stop` is cancelled and the answers under way have been given.
 pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, stop: CancellationToken) {
     let routes = Router::new()
         .route("/livez", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
         .with_state(metrics);
-    let served = axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await }).await;
-    if let Err(error) = served {
-        tracing::error!(%error, "the HTTP server has failed");
+    let (places, connections) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accepted => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let connection = connection(stream, routes.clone(), stop.clone());
+                connections.spawn(async move {
+                    // A connection that breaks or takes too long is its client's affair.
+                    let _ = tokio::time::timeout(LONGEST_CONNECTION, connection).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
+    connections.close();
+    connections.wait().await;
+}
+
+async fn connection(stream: TcpStream, routes: Router, stop: CancellationToken) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    tokio::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }
 
 /// The process turns, or this would not be answered.

@@ -124,8 +124,8 @@ pub struct Batch {
     pub letters: Vec<DeadLetter>,
     /// The cursor after this batch.
     pub cursor: Cursor,
-    /// What the entries weigh: bytes of all their names and values.
-    pub bytes: usize,
+    /// What the heaviest entry weighs: bytes of its names and values.
+    pub heaviest: usize,
     /// True if the read came back short, so nothing more was there at that moment.
     pub caught_up: bool,
 }
@@ -266,8 +266,8 @@ pub trait Ledger: Send + Sync {
     /// The store's clock, set anew by every answer that carries the time.
     fn clock(&self) -> &StoreClock;
 
-    /// Ticks whenever this process has appended to the outbox.
-    fn outbox_changes(&self) -> watch::Receiver<u64>;
+    /// Ticks whenever this process has appended to this lane of the outbox.
+    fn outbox_changes(&self, lane: Lane) -> watch::Receiver<u64>;
 
     /// Tries for the lease. `known_epoch` is the highest epoch this process has seen, so that it rises even where the
     /// store forgot.
@@ -297,6 +297,10 @@ pub trait Ledger: Send + Sync {
     /// Commits a batch: outbox, job records, counters and cursor, in one step or not at all.
     /// [`StoreError::Moved`] if the ledger's cursor is not `from`: attach again.
     async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed>;
+
+    /// Looks whether the ledger is still where this leader left it, and the DLQ reaches that far.
+    /// [`StoreError::Moved`] if not (the store has lost data, or somebody else has written): attach again.
+    async fn check(&self, lease: &Lease, cursor: &Cursor) -> Result<()>;
 
     /// Looks at the DLQ and the ledger at one moment, and settles what was missed.
     async fn survey(&self, lease: &Lease) -> Result<Survey>;

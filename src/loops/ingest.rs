@@ -17,9 +17,11 @@ use crate::{
 /// How long one read waits for the next death. Short enough that a leader notices a lost store soon.
 const BLOCK: Duration = Duration::from_secs(5);
 /// Entries of a batch at most.
-const LARGEST_BATCH: usize = 1_000;
-/// Entries of the first batch: a DLQ full of huge entries must not fill memory before their size is known.
-const FIRST_BATCH: usize = 16;
+const LARGEST_BATCH: usize = 500;
+/// Entries of a batch while nothing is known of their size: a DLQ full of huge ones must not fill memory.
+const FIRST_BATCH: usize = 1;
+/// Entries of a batch after a pause: what comes now may be of another size than what came before it.
+const FRESH_BATCH: usize = 32;
 /// What a batch should weigh at most.
 const BATCH_BYTES: usize = 2 * 1024 * 1024;
 /// How long to wait when the outbox is full.
@@ -225,11 +227,12 @@ fn joined<T>(outcome: Result<Result<T, StoreError>, JoinError>) -> Result<T, Sto
     })
 }
 
-/// Twice as many as last time while they are small, and never more than what weighs [`BATCH_BYTES`].
+/// Twice as many as last time while they are small, and never more than weigh [`BATCH_BYTES`] if all were as heavy as the
+/// heaviest one seen.
 fn next_batch_size(last: usize, batch: &Batch) -> usize {
-    let heavy = batch.bytes / batch.letters.len().max(1);
-    let fits = BATCH_BYTES / heavy.max(1);
-    fits.min(last.saturating_mul(2)).clamp(1, LARGEST_BATCH)
+    let fits = BATCH_BYTES / batch.heaviest.max(1);
+    let most = if batch.caught_up { FRESH_BATCH } else { LARGEST_BATCH };
+    fits.min(last.saturating_mul(2)).clamp(1, most)
 }
 
 #[async_trait]
@@ -248,6 +251,8 @@ impl Step for Ingest {
         let Some(batch) = self.next_batch(stop).await? else { return Ok(Next::Again) };
         if batch.letters.is_empty() && self.progress().existing.is_none() {
             self.confirm().await?;
+            // A quiet DLQ tells nothing; a store that has lost data must not wait for the next death to be noticed.
+            self.ledger.check(&self.lease, &self.confirmed.cursor).await?;
             return Ok(Next::Again);
         }
         self.take(batch).await?;

@@ -2,7 +2,10 @@
 //!
 //! What a hook still needs is never removed here; a hook that does not answer makes room itself, by folding.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -10,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Next, Step};
 use crate::{
-    clock::millis,
+    clock::{millis, monotonic},
     config::OutboxConfig,
     delivery::LaneState,
     event::Lane,
@@ -20,61 +23,71 @@ use crate::{
 /// The shortest time between two looks, however fast the outbox grows.
 const AT_LEAST: Duration = Duration::from_millis(50);
 
-/// The trim loop of one term.
+/// The trim loop of one lane in one term.
 pub struct Trim {
     ledger: Arc<dyn Ledger>,
     lease: Lease,
+    lane: Lane,
     hooks: Vec<String>,
     outbox: OutboxConfig,
     every: Duration,
     changes: watch::Receiver<u64>,
-    /// Room was short when last looked at.
-    short: bool,
+    /// When everything was last looked at, not just how much there is.
+    looked_at: Option<Instant>,
 }
 
 impl Trim {
-    /// For the outbox that these hooks read; looked at when it grows, and every `every`.
+    /// For the lane of the outbox that these hooks read: trimmed every `every`, and sooner when room is short.
     pub fn new(
         ledger: Arc<dyn Ledger>,
         lease: Lease,
+        lane: Lane,
         hooks: Vec<String>,
         outbox: OutboxConfig,
         every: Duration,
     ) -> Trim {
-        let changes = ledger.outbox_changes();
-        Trim { ledger, lease, hooks, outbox, every, changes, short: false }
+        let changes = ledger.outbox_changes(lane);
+        Trim { ledger, lease, lane, hooks, outbox, every, changes, looked_at: None }
     }
 
-    /// The first event of a lane that some hook still needs; `None` if none needs any.
-    async fn needed_from(&self, lane: Lane) -> Result<Option<OutboxId>, StoreError> {
+    /// The first event that some hook still needs; `None` if none needs any.
+    async fn needed_from(&self) -> Result<Option<OutboxId>, StoreError> {
         let mut needed: Option<OutboxId> = None;
         for hook in &self.hooks {
-            // A lane that has saved nothing yet may be about to read from the beginning.
-            let position = match self.ledger.load_lane(hook, lane).await? {
-                Some(saved) => LaneState::from_json(&saved.state).map_or(OutboxId::default(), |state| state.position()),
-                None => OutboxId::default(),
+            let position = match self.ledger.load_lane(hook, self.lane).await {
+                Ok(Some(saved)) => {
+                    LaneState::from_json(&saved.state).map_or(OutboxId::default(), |lane| lane.position())
+                }
+                // A lane that has saved nothing yet may be about to read from the beginning.
+                Ok(None) => OutboxId::default(),
+                // What cannot be read as a lane delivers nothing either, and must not hold up the other hooks.
+                Err(StoreError::Unexpected(_)) => continue,
+                Err(error) => return Err(error),
             };
             needed = Some(needed.map_or(position, |least| least.min(position)));
         }
         Ok(needed)
     }
 
-    /// Trims one lane; true if room is still short.
-    async fn trim(&self, lane: Lane) -> Result<bool, StoreError> {
-        let len = self.ledger.outbox_len(lane).await?;
-        if len == 0 {
+    /// Trims; true if room is still short.
+    async fn trim(&mut self) -> Result<bool, StoreError> {
+        let len = self.ledger.outbox_len(self.lane).await?;
+        // Room is made well before the outbox is full, and for a while ahead.
+        let short = len > self.outbox.cap / 4 * 3;
+        let looked = self.looked_at.is_some_and(|at| monotonic().duration_since(at) < self.every);
+        if len == 0 || looked && !short {
             return Ok(false);
         }
-        let needed = self.needed_from(lane).await?.unwrap_or(OutboxId { ms: u64::MAX, seq: 0 });
+        self.looked_at = Some(monotonic());
+        let needed = self.needed_from().await?.unwrap_or(OutboxId { ms: u64::MAX, seq: 0 });
         let kept_since = self.ledger.clock().now().0.saturating_sub(millis(self.outbox.keep));
         let old = OutboxId { ms: u64::try_from(kept_since).unwrap_or(0), seq: 0 };
-        self.ledger.outbox_trim(&self.lease, lane, old.min(needed), None).await?;
-        // Room is made well before the outbox is full, and for a while ahead.
-        if len <= self.outbox.cap / 4 * 3 {
-            return Ok(false);
+        self.ledger.outbox_trim(&self.lease, self.lane, old.min(needed), None).await?;
+        if short {
+            let surplus = len - self.outbox.cap / 2;
+            self.ledger.outbox_trim(&self.lease, self.lane, needed, Some(surplus)).await?;
         }
-        self.ledger.outbox_trim(&self.lease, lane, needed, Some(len - self.outbox.cap / 2)).await?;
-        Ok(true)
+        Ok(short)
     }
 }
 
@@ -85,16 +98,12 @@ impl Step for Trim {
     }
 
     async fn step(&mut self, stop: &CancellationToken) -> Result<Next, StoreError> {
-        if !self.short {
+        if !self.trim().await? {
             tokio::select! {
                 () = stop.cancelled() => return Ok(Next::Again),
                 _ = self.changes.changed() => {}
                 () = tokio::time::sleep(self.every) => {}
             }
-        }
-        self.short = false;
-        for lane in Lane::ALL {
-            self.short |= self.trim(lane).await?;
         }
         Ok(Next::After(AT_LEAST))
     }

@@ -1,10 +1,10 @@
 //! Everything Sexton counts, and the text Prometheus scrapes.
 
-mod tasks;
+mod labels;
 
 use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use self::tasks::KnownNames;
+use self::labels::Labels;
 use crate::{ledger::Survey, letter::Reason};
 
 /// What became of a request to a hook, as a metric label from a closed list.
@@ -66,8 +66,7 @@ pub struct Metrics {
     backlog: IntGaugeVec,
     leader: IntGaugeVec,
     up: IntGaugeVec,
-    tasks: KnownNames,
-    queues: KnownNames,
+    labels: Labels,
 }
 
 /// One metric as the documentation lists it: name, labels, meaning.
@@ -144,8 +143,7 @@ impl Metrics {
             backlog: gauge("sexton_hook_backlog"),
             leader: gauge("sexton_leader"),
             up: gauge("sexton_up"),
-            tasks: KnownNames::default(),
-            queues: KnownNames::default(),
+            labels: Labels::default(),
             delivery_seconds,
             registry,
         };
@@ -166,8 +164,7 @@ impl Metrics {
 
     /// Jobs landed in the DLQ, and the ledger has them: `count` of them alike.
     pub fn jobs_dead(&self, source: &str, death: &DeadKind<'_>, count: u64) {
-        let queue = self.queues.label(source, death.queue);
-        let task = self.tasks.label(source, death.task);
+        let (queue, task) = self.labels.of(source, death.queue, death.task);
         let again = if death.again { "again" } else { "first" };
         self.jobs_dead.with_label_values(&[source, &queue, &task, death.reason.label(), again]).inc_by(count);
     }

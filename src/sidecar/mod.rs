@@ -52,7 +52,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let mut watches = JoinSet::new();
     for source in &config.sources {
         let ledger = smallage::open(source).with_context(|| format!("source {}", source.name))?;
-        let watch = source::Watch::new(ledger, Arc::clone(&config), Arc::clone(&metrics), holder.clone(), stop.clone());
+        let watch = source::Watch::new(ledger, Arc::clone(&config), Arc::clone(&metrics), &holder, stop.clone());
         watches.spawn(watch.run());
     }
     let mut outcome = Ok(());

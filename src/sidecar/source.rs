@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{Config, HookConfig},
-    event::Include,
+    event::{Include, Lane},
     hook::Client,
     ledger::{AttachOptions, Attached, Lease, Ledger, Loss, StoreError, TryLease},
     loops::{self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Renew, Step, Survey, Trim, Trouble},
@@ -17,6 +17,8 @@ use crate::{
 
 /// How often a standby looks at the lease, at most. Short enough that a clean stop hands over within a second.
 const LOOK_EVERY: Duration = Duration::from_millis(700);
+/// Every so many looks, a standby tries for a lease that seems to be held.
+const TRY_ANYWAY: u32 = 50;
 /// What requests in flight get to end by themselves when Sexton is told to stop.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long giving the lease up may take; a store that does not answer lets it run out.
@@ -31,6 +33,7 @@ pub(super) struct Watch {
     stop: CancellationToken,
     trouble: Trouble,
     known_epoch: u64,
+    looks: u32,
     has_led: bool,
 }
 
@@ -39,11 +42,13 @@ impl Watch {
         ledger: Arc<dyn Ledger>,
         config: Arc<Config>,
         metrics: Arc<Metrics>,
-        holder: String,
+        holder: &str,
         stop: CancellationToken,
     ) -> Watch {
         let trouble = Trouble::new(ledger.name(), "standby");
-        Watch { ledger, config, metrics, holder, stop, trouble, known_epoch: 0, has_led: false }
+        // Two sources may turn out to be one DLQ: they must then not take each other for themselves.
+        let holder = format!("{holder}/{}", ledger.name());
+        Watch { ledger, config, metrics, holder, stop, trouble, known_epoch: 0, looks: 0, has_led: false }
     }
 
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
@@ -104,11 +109,18 @@ impl Watch {
         None
     }
 
-    /// A look costs one read; only a free lease is tried for.
-    async fn try_for_lease(&self) -> Result<TryLease, StoreError> {
-        match self.ledger.leader().await? {
-            Some(lease) if lease.holder != self.holder => Ok(TryLease::Held { by: lease.holder, epoch: lease.epoch }),
-            _ => self.ledger.try_lease(&self.holder, self.config.lease_ttl, self.known_epoch).await,
+    /// A look costs one read. Tried for is only a lease that is free, or that may be nobody's: one that cannot be read,
+    /// and now and then any, since only the try can see that it would never run out.
+    async fn try_for_lease(&mut self) -> Result<TryLease, StoreError> {
+        self.looks = self.looks.wrapping_add(1);
+        match self.ledger.leader().await {
+            Ok(Some(lease)) if lease.holder != self.holder && !self.looks.is_multiple_of(TRY_ANYWAY) => {
+                Ok(TryLease::Held { by: lease.holder, epoch: lease.epoch })
+            }
+            Ok(_) | Err(StoreError::Unexpected(_)) => {
+                self.ledger.try_lease(&self.holder, self.config.lease_ttl, self.known_epoch).await
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -154,6 +166,13 @@ impl Watch {
                 work.shutdown().await;
             }
             Ended::Stopped | Ended::Moved => {
+                if ended == Ended::Moved {
+                    tracing::warn!(
+                        source,
+                        "the ledger is not where this leader left it: the store has lost data, or something else wrote \
+                         to it; attaching anew"
+                    );
+                }
                 let rest = async {
                     while let Some(ended) = work.join_next().await {
                         ended.context("a loop died while it came to rest")?;
@@ -211,7 +230,13 @@ impl Watch {
     /// The lanes get their places before the first event can be written, so that no event falls between.
     async fn begin(&self, lease: &Lease, options: AttachOptions) -> Result<Attached, StoreError> {
         for hook in self.hooks() {
-            loops::prepare_lanes(&*self.ledger, lease, &hook.name).await?;
+            match loops::prepare_lanes(&*self.ledger, lease, &hook.name).await {
+                // One hook's ruined lane must not hold up everything else; its own loops go on complaining.
+                Err(StoreError::Unexpected(why)) => {
+                    tracing::error!(source = self.ledger.name(), hook = hook.name, why, "the hook has no lane");
+                }
+                prepared => prepared?,
+            }
         }
         self.ledger.attach(lease, options).await
     }
@@ -243,11 +268,13 @@ impl Watch {
         }
         let include = hooks.iter().fold(Include::default(), |all, hook| all.or(hook.include));
         let options = IngestOptions { include, outbox_cap: self.config.outbox.cap };
-        let names = hooks.iter().map(|hook| hook.name.clone()).collect();
+        let names: Vec<String> = hooks.iter().map(|hook| hook.name.clone()).collect();
         let every = self.config.sample_every;
         steps.push(Box::new(Ingest::new(ledger(), lease.clone(), metrics(), options, attached)));
         steps.push(Box::new(Survey::new(ledger(), lease.clone(), metrics(), every)));
-        steps.push(Box::new(Trim::new(ledger(), lease.clone(), names, self.config.outbox, every)));
+        for lane in Lane::ALL {
+            steps.push(Box::new(Trim::new(ledger(), lease.clone(), lane, names.clone(), self.config.outbox, every)));
+        }
         for step in steps {
             let (trouble, term) = (self.trouble.at(step.name()), term.clone());
             work.spawn(async move { loops::run(step, &trouble, term).await });

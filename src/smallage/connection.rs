@@ -46,9 +46,19 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct Slot {
     open: Option<MultiplexedConnection>,
+    opened_at: Option<Instant>,
     /// Counts connections, so that only the failure of the current one closes it.
     generation: u64,
     failed: Option<Failed>,
+}
+
+impl Slot {
+    /// Waits before the next connection: longer after every failure in a row.
+    fn pause_after(&mut self, error: &StoreError) {
+        let pause = self.failed.as_ref().map_or(FIRST_PAUSE, |failed| (failed.pause * 2).min(LONGEST_PAUSE));
+        let next_try = monotonic() + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.failed = Some(Failed { error: error.clone(), next_try, pause });
+    }
 }
 
 impl std::fmt::Debug for Slot {
@@ -126,14 +136,12 @@ impl Connection {
         match self.connect().await {
             Ok(connection) => {
                 slot.open = Some(connection.clone());
+                slot.opened_at = Some(monotonic());
                 slot.generation += 1;
-                slot.failed = None;
                 Ok((connection, slot.generation))
             }
             Err(error) => {
-                let pause = slot.failed.as_ref().map_or(FIRST_PAUSE, |failed| (failed.pause * 2).min(LONGEST_PAUSE));
-                let next_try = monotonic() + pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-                slot.failed = Some(Failed { error: error.clone(), next_try, pause });
+                slot.pause_after(&error);
                 Err(error)
             }
         }
@@ -164,8 +172,14 @@ impl Connection {
         let (sorted, keep) = sort_error(error);
         if !keep {
             let mut slot = self.slot.lock().await;
-            if slot.generation == generation {
-                slot.open = None;
+            if slot.generation == generation && slot.open.take().is_some() {
+                let lived = slot.opened_at.map_or(Duration::ZERO, |at| monotonic().duration_since(at));
+                if lived >= LONGEST_PAUSE {
+                    slot.failed = None;
+                } else {
+                    // A server that lets us connect and then refuses every command is not to be hammered either.
+                    slot.pause_after(&sorted);
+                }
             }
         }
         sorted

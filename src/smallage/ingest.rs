@@ -77,15 +77,15 @@ impl Smallage {
         let entries = reply::read_entries(answer?)?;
         let caught_up = entries.len() < max;
         let cursor = entries.last().map_or_else(|| after.clone(), |(id, _)| Cursor(id.clone()));
-        let mut bytes = 0;
+        let mut heaviest = 0;
         let letters = entries
             .into_iter()
             .map(|(id, fields)| {
-                bytes += fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+                heaviest = heaviest.max(fields.iter().map(|(name, value)| name.len() + value.len()).sum());
                 record::decode(&self.keys, &id, fields)
             })
             .collect();
-        Ok(Batch { letters, cursor, bytes, caught_up })
+        Ok(Batch { letters, cursor, heaviest, caught_up })
     }
 
     pub(super) async fn commit_batch(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
@@ -132,9 +132,21 @@ impl Smallage {
             }
         }
         if step == "done" || deaths.iter().any(|death| death.event.is_some()) {
-            self.outbox_grew();
+            self.outbox_grew(Lane::Deaths);
         }
         Ok(Committed { jobs, outbox_len })
+    }
+
+    pub(super) async fn check_cursor(&self, lease: &Lease, cursor: &Cursor) -> Result<()> {
+        let answer = self
+            .commands
+            .run_script(
+                &self.scripts.check,
+                &[&self.keys.lease(), &self.keys.state(), &self.keys.dlq()],
+                &[Arg::Text(&lease.token()), Arg::Text(&cursor.0)],
+            )
+            .await?;
+        Reply::of_script(answer).map(|_| ())
     }
 
     pub(super) async fn survey_dlq(&self, lease: &Lease) -> Result<Survey> {

@@ -87,7 +87,7 @@ impl Smallage {
             .arg(to_json(data)?)
             .to_owned();
         let id = reply::text(&self.commands.run(&command).await?).unwrap_or_default();
-        self.outbox_grew();
+        self.outbox_grew(kind.lane());
         id.parse().map_err(|_| StoreError::Unexpected(format!("XADD answered {id:?}")))
     }
 

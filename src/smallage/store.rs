@@ -42,7 +42,8 @@ pub struct Smallage {
     pub(super) clock: StoreClock,
     /// The ledger's own id, part of every `webhook-id`; empty until first asked for.
     uid: RwLock<String>,
-    changes: watch::Sender<u64>,
+    /// In the order of [`Lane::ALL`].
+    changes: [watch::Sender<u64>; 2],
 }
 
 #[derive(Debug)]
@@ -52,6 +53,7 @@ pub(super) struct Scripts {
     pub(super) release: Script,
     pub(super) attach: Script,
     pub(super) commit: Script,
+    pub(super) check: Script,
     pub(super) survey: Script,
     pub(super) trim: Script,
     pub(super) save_lane: Script,
@@ -81,13 +83,14 @@ impl Smallage {
                 release: Script::new(include_str!("scripts/lease_release.lua")),
                 attach: Script::new(include_str!("scripts/attach.lua")),
                 commit: Script::new(include_str!("scripts/commit.lua")),
+                check: Script::new(include_str!("scripts/check.lua")),
                 survey: Script::new(include_str!("scripts/survey.lua")),
                 trim: Script::new(include_str!("scripts/outbox_trim.lua")),
                 save_lane: Script::new(include_str!("scripts/lane_save.lua")),
             },
             clock: StoreClock::default(),
             uid: RwLock::default(),
-            changes: watch::Sender::new(0),
+            changes: [watch::Sender::new(0), watch::Sender::new(0)],
         })
     }
 
@@ -99,8 +102,8 @@ impl Smallage {
         *self.uid.write().unwrap_or_else(PoisonError::into_inner) = uid;
     }
 
-    pub(super) fn outbox_grew(&self) {
-        self.changes.send_modify(|count| *count += 1);
+    pub(super) fn outbox_grew(&self, lane: Lane) {
+        self.changes[lane as usize].send_modify(|count| *count += 1);
     }
 }
 
@@ -114,8 +117,8 @@ impl Ledger for Smallage {
         &self.clock
     }
 
-    fn outbox_changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    fn outbox_changes(&self, lane: Lane) -> watch::Receiver<u64> {
+        self.changes[lane as usize].subscribe()
     }
 
     async fn try_lease(&self, holder: &str, ttl: Duration, known_epoch: u64) -> Result<TryLease> {
@@ -153,6 +156,10 @@ impl Ledger for Smallage {
 
     async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
         self.commit_batch(lease, commit).await
+    }
+
+    async fn check(&self, lease: &Lease, cursor: &Cursor) -> Result<()> {
+        self.check_cursor(lease, cursor).await
     }
 
     async fn survey(&self, lease: &Lease) -> Result<Survey> {

@@ -6,7 +6,7 @@ use redis::{Value, aio::MultiplexedConnection};
 use sexton::{
     clock::monotonic,
     config::{OutboxConfig, Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
-    event::Include,
+    event::{Include, Lane},
     ledger::{AttachOptions, Cursor, Ledger, TryLease},
     loops::{self, Ingest, IngestOptions, Step, Trim, Trouble},
     metrics::Metrics,
@@ -112,7 +112,7 @@ async fn ingest(redis: &Redis, con: &mut MultiplexedConnection, last: &Cursor, a
         IngestOptions { include: Include::default(), outbox_cap: outbox.cap },
         attached,
     );
-    let trim = Trim::new(Arc::clone(&ledger), lease, Vec::new(), outbox, Duration::from_secs(5));
+    let trim = Trim::new(Arc::clone(&ledger), lease, Lane::Deaths, Vec::new(), outbox, Duration::from_secs(5));
     let run = |step: Box<dyn Step>| {
         let stop = stop.clone();
         tokio::spawn(async move { loops::run(step, &Trouble::new("bench", "bench"), stop).await })

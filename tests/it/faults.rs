@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis::{AsyncCommands as _, aio::MultiplexedConnection};
 use sexton::clock::monotonic;
 
 use crate::support::{
     SOON, eventually,
-    graveyard::bury_many,
-    ledger::every_death_announced_once,
-    process::{Http, Sexton, Stream},
+    graveyard::{bury_as, bury_many, dlq, job_id, letter},
+    ledger::{announced, every_death_announced_once},
+    process::{self, Http, Process, Sexton, Stream},
+    receiver::Receiver,
     redis::{Options, Redis},
 };
 
@@ -248,4 +249,127 @@ async fn redis_is_loading() {
     let mut con = redis.connect().await;
     bury_many(&mut con, NS, 10..20).await;
     all_announced(&mut con, 20).await;
+}
+
+#[tokio::test]
+async fn redis_is_rolled_back_while_the_lease_lives_on() {
+    let (_redis, mut con, sexton, _) = at_work(Options::default()).await;
+    let state = format!("{{{NS}}}:sexton:state");
+    let outbox = format!("{{{NS}}}:sexton:outbox:deaths");
+    let before: Vec<u8> = redis::cmd("DUMP").arg(&state).query_async(&mut con).await.unwrap();
+    let outbox_before: Vec<u8> = redis::cmd("DUMP").arg(&outbox).query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+    // As after a failover to a replica that had the entries and not yet what was made of them.
+    let mut rollback = redis::pipe();
+    for (key, dump) in [(&state, &before), (&outbox, &outbox_before)] {
+        rollback.cmd("RESTORE").arg(key).arg(0).arg(dump).arg("REPLACE").ignore();
+    }
+    let () = rollback.atomic().query_async(&mut con).await.unwrap();
+    // Nothing dies any more: it has to be noticed all the same.
+    all_announced(&mut con, 20).await;
+    sexton.process.says("the ledger is not where this leader left it").await;
+}
+
+#[tokio::test]
+async fn the_dlq_is_deleted_and_begins_anew_with_lower_ids() {
+    let (_redis, mut con, sexton, _) = at_work(Options::default()).await;
+    let () = con.del(dlq(NS)).await.unwrap();
+    bury_as(&mut con, NS, "5-1", &letter(NS, 100)).await;
+    sexton.process.says("the DLQ ends before the last entry read").await;
+    eventually("the entry is announced", SOON, || {
+        let mut con = con.clone();
+        async move { announced(&mut con, NS).await.contains_key("5-1").then_some(()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn somebody_writes_rubbish_into_the_ledger() {
+    let (_redis, mut con, sexton, _) = at_work(Options::default()).await;
+    let key = |name: &str| format!("{{{NS}}}:sexton:{name}");
+    for (field, more) in [("deaths", 10..20), ("seen", 20..30), ("counted", 30..40), ("epoch", 40..50)] {
+        let () = con.hset(key("state"), field, "rubbish").await.unwrap();
+        let all = usize::try_from(more.end).unwrap();
+        bury_many(&mut con, NS, more).await;
+        all_announced(&mut con, all).await;
+    }
+    // A lease that is none, or that would never run out, is nobody's.
+    for rubbish in ["rubbish", "7:somebody who is gone"] {
+        let () = con.set(key("lease"), rubbish).await.unwrap();
+        sexton.process.says("the lease is lost").await;
+        eventually("the lease is taken", Duration::from_secs(60), || {
+            let mut con = con.clone();
+            async move {
+                let held: Option<String> = con.get(key("lease")).await.unwrap();
+                held.filter(|held| held != rubbish)
+            }
+        })
+        .await;
+    }
+    bury_many(&mut con, NS, 50..60).await;
+    all_announced(&mut con, 60).await;
+    // Without a cursor that makes sense everything counts as new: told twice rather than never.
+    let () = con.hset(key("state"), "cursor", "rubbish").await.unwrap();
+    bury_many(&mut con, NS, 60..70).await;
+    sexton.process.says("the store has lost the ledger").await;
+    eventually("the new ones are announced", SOON, || {
+        let mut con = con.clone();
+        async move { (announced(&mut con, NS).await.len() == 70).then_some(()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_commit_that_is_refused_counts_nothing() {
+    let (_redis, mut con, sexton, http) = at_work(Options::default()).await;
+    // An outbox of another type refuses the first write of every commit.
+    let outbox = format!("{{{NS}}}:sexton:outbox:deaths");
+    let () = con.rename(&outbox, "aside").await.unwrap();
+    let () = con.set(&outbox, "in the way").await.unwrap();
+    bury_many(&mut con, NS, 10..13).await;
+    sexton.process.says("WRONGTYPE").await;
+    tokio::time::sleep(LONG).await;
+    let () = con.rename("aside", &outbox).await.unwrap();
+    all_announced(&mut con, 13).await;
+    let job: u32 = con.hget(format!("{{{NS}}}:sexton:job:{}", job_id(10)), "deaths").await.unwrap();
+    assert_eq!(job, 1, "however often it was tried");
+    http.metric_is("sexton_jobs_dead_total", &[], 13.0).await;
+}
+
+#[tokio::test]
+async fn the_least_rights_are_enough() {
+    let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
+    let mut con = redis.connect().await;
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let line = readme.lines().find(|line| line.starts_with("ACL SETUSER sexton ")).expect("README.md has the ACL");
+    let mut acl = redis::cmd("ACL");
+    for word in line.replace("$PASSWORD", "pw").replace("{lrs}", &format!("{{{NS}}}")).split(' ').skip(1) {
+        acl.arg(word);
+    }
+    let () = acl.query_async(&mut con).await.unwrap();
+    let receiver = Receiver::start().await;
+    let port = redis.port().unwrap();
+    let sexton = Sexton::run(&format!(
+        "sources: [{{name: orders, smallage: {{url: \"redis://sexton:pw@127.0.0.1:{port}\", namespace: {NS}}}}}]\n\
+         hooks: [{{name: oncall, url: \"{}\", rate: unlimited}}]\n\
+         http: {{listen: \"127.0.0.1:0\"}}\nlease: {{ttl: 1s}}\nsample_every: 200ms\noutbox: {{cap: 100, keep: 1s}}\n",
+        receiver.url()
+    ));
+    let http = sexton.http().await;
+    http.metric_is("sexton_leader", &[], 1.0).await;
+    for n in (0..300).step_by(10) {
+        bury_many(&mut con, NS, n..n + 10).await;
+        receiver.until(SOON, |requests| requests.len() as u64 >= n + 10).await;
+    }
+    http.metric_is("sexton_dlq_entries", &[], 300.0).await;
+    for command in [&["ls"][..], &["stats"], &["errors", &job_id(7)], &["hooks", "ls"], &["hooks", "test", "oncall"]] {
+        let mut run = Process::start(process::command().args(command).arg("-c").arg(sexton.config_file()));
+        let exit = run.end().await;
+        assert_eq!(exit.code(), Some(0), "{command:?}: {:?}", run.shown(Stream::Err));
+    }
+    let shown = sexton.process.shown(Stream::Err).join("\n");
+    assert!(!shown.contains("NOPERM"), "{shown}");
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query_async(&mut con).await.unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
 }

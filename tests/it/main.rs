@@ -9,6 +9,7 @@ mod faults;
 mod fixtures;
 mod ledger;
 mod outcomes;
+mod port;
 mod readme;
 mod replicas;
 mod rubbish;

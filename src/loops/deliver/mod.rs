@@ -159,7 +159,7 @@ impl Deliver {
             fingerprint: to.hook.fingerprint.clone(),
         };
         Deliver {
-            changes: to.ledger.outbox_changes(),
+            changes: to.ledger.outbox_changes(lane),
             ledger: Arc::clone(&to.ledger),
             lease: to.lease.clone(),
             hook: to.hook.name.clone(),

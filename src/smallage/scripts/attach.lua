@@ -34,6 +34,10 @@ for i = 1, #flat, 2 do
 end
 
 local loss = ''
+-- What is no stream id is a ledger that something else has written to: as good as lost.
+if state['cursor'] and not string.match(state['cursor'], '^%d+%-%d+$') then
+  state['cursor'], ARGV[3] = nil, '1'
+end
 -- `counted`: how many of the entries ever added the surveys have counted; those that were there before do not count.
 local counted = tonumber(state['counted'] or '') or added
 local cursor = state['cursor']

@@ -10,29 +10,50 @@
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
 end
-if redis.call('HGET', KEYS[2], 'cursor') ~= ARGV[2] then
+local state = redis.call('HMGET', KEYS[2], 'cursor', 'seen', 'deaths')
+if state[1] ~= ARGV[2] then
   return {'MOVED'}
 end
 local remember = ARGV[4]
 local outbox = KEYS[3]
-local call = redis.call
+local call, pcall = redis.call, redis.pcall
 local again = {}
-local deaths_in_batch, events, written = 0, 0, false
+local number, events, written = 0, 0, false
 local next_job = 4
+
+local function append(at, deaths, retries)
+  call('XADD', outbox, '*', 'type', 'job.dead', 'at', ARGV[at + 1],
+    'data', ARGV[at + 2] .. deaths .. ',"retries":' .. retries .. ARGV[at + 3])
+  events, written = events + 1, true
+end
+
 for at = 8, #ARGV, 4 do
   -- Without a job id nothing can be known of earlier deaths: this is one.
   local deaths, retries = 1, 0
+  local job
   if ARGV[at] == '1' then
-    local job = KEYS[next_job]
+    job = KEYS[next_job]
     next_job = next_job + 1
-    -- A record of another type under this name must not stop the batch: count the job as unknown.
-    local counted = redis.pcall('HINCRBY', job, 'deaths', 1)
+  end
+  local announce = ARGV[at + 2] ~= ''
+  if announce and not written then
+    -- The first write is the one that a lack of memory or of rights refuses; what comes before it only reads. So
+    -- nothing is counted by a commit that fails, however often it is tried.
+    local known = job and pcall('HMGET', job, 'deaths', 'retries') or {}
+    deaths = (tonumber(known[1] or '') or 0) + 1
+    retries = tonumber(known[2] or '') or 0
+    append(at, deaths, retries)
+    announce = false
+  end
+  if job then
+    -- A record of another type under this name must not stop the batch: such a job counts as unknown.
+    local counted = pcall('HINCRBY', job, 'deaths', 1)
     if type(counted) == 'number' then
       deaths, written = counted, true
       call('PEXPIRE', job, remember)
       if deaths > 1 then
-        retries = tonumber(call('HGET', job, 'retries') or '0') or 0
-        again[#again + 1] = deaths_in_batch
+        retries = tonumber(call('HGET', job, 'retries') or '') or 0
+        again[#again + 1] = number
         again[#again + 1] = deaths
         again[#again + 1] = retries
       end
@@ -41,19 +62,18 @@ for at = 8, #ARGV, 4 do
       return counted
     end
   end
-  if ARGV[at + 2] ~= '' then
-    call('XADD', outbox, '*', 'type', 'job.dead', 'at', ARGV[at + 1],
-      'data', ARGV[at + 2] .. deaths .. ',"retries":' .. retries .. ARGV[at + 3])
-    events, written = events + 1, true
+  if announce then
+    append(at, deaths, retries)
   end
-  deaths_in_batch = deaths_in_batch + 1
+  number = number + 1
 end
 if ARGV[5] == 'done' and ARGV[6] ~= '' then
   call('XADD', outbox, '*', 'type', 'dlq.digest', 'at', ARGV[7], 'data', ARGV[6])
 end
-call('HSET', KEYS[2], 'cursor', ARGV[3])
-call('HINCRBY', KEYS[2], 'seen', deaths_in_batch)
-call('HINCRBY', KEYS[2], 'deaths', events)
+local function total(stored, more)
+  return string.format('%.0f', (tonumber(stored or '') or 0) + more)
+end
+call('HSET', KEYS[2], 'cursor', ARGV[3], 'seen', total(state[2], number), 'deaths', total(state[3], events))
 if ARGV[5] == 'done' then
   call('HDEL', KEYS[2], 'existing_until', 'existing_tally')
 elseif ARGV[5] == 'counting' then

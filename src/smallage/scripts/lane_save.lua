@@ -7,11 +7,12 @@
 if ARGV[1] ~= '' and redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
 end
-local revision = redis.call('HGET', KEYS[2], 'revision') or '0'
-if revision ~= ARGV[2] then
+-- What is no number was not written by us, and counts as never saved.
+local revision = tonumber(redis.call('HGET', KEYS[2], 'revision') or '') or 0
+if revision ~= tonumber(ARGV[2]) then
   return {'MOVED'}
 end
-revision = string.format('%.0f', tonumber(revision) + 1)
+revision = string.format('%.0f', revision + 1)
 redis.call('HSET', KEYS[2], 'revision', revision, 'state', ARGV[3])
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return {'OK', revision}

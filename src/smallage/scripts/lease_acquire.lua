@@ -5,7 +5,9 @@
 -- One step, because the epoch must rise with every change of hands, and two callers must not both find it free.
 local time = redis.call('TIME')
 local held = redis.call('GET', KEYS[1])
-if held and string.match(held, '^%d+:(.*)$') ~= ARGV[1] then
+local holder = held and string.match(held, '^%d+:(.*)$')
+-- A lease of ours always runs out: one that would not, or that has another form, is nobody's.
+if holder and holder ~= ARGV[1] and redis.call('PTTL', KEYS[1]) >= 0 then
   return {'HELD', held, time[1], time[2]}
 end
 local stored = tonumber(redis.call('HGET', KEYS[2], 'epoch') or '0') or 0
