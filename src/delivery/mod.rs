@@ -10,10 +10,16 @@ mod state;
 mod tests;
 
 pub use backoff::pause;
-pub use plan::{Due, Key, Note, Plan, Policy, Taken};
-pub use state::{LaneState, Window};
+pub use plan::{Due, Note, Plan, Policy, Taken};
+pub use state::{Key, LaneState};
 
 use std::time::Duration;
+
+use crate::{
+    clock::millis,
+    event::{Event, EventType},
+    letter::Millis,
+};
 
 /// Requests of one lane on their way at the same time, at most.
 pub const CONCURRENCY: usize = 16;
@@ -27,6 +33,17 @@ const FAILING_AFTER: u32 = 3;
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Events in one read of the outbox, at most: with tracebacks a page may take some megabytes.
 pub const PAGE: usize = 250;
+
+/// A failing endpoint that takes what another lane sends is probed out of turn this often, at most.
+const HINTED_EVERY: Duration = Duration::from_secs(10);
+/// Nobody waits for a test that is older than this.
+const TEST_AGE: Duration = Duration::from_secs(600);
+
+/// True for an event that is not worth sending any more at `now`: a test that nobody waits for.
+pub fn is_outdated(event: &Event, now: Millis) -> bool {
+    let age = now.0.saturating_sub(event.at.0);
+    event.kind() == EventType::HookTest && age > millis(TEST_AGE)
+}
 
 /// What a request came to, as far as the plan is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

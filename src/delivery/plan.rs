@@ -1,13 +1,16 @@
 //! Decides, for one lane, what is read, sent, folded, tried again and given up.
 
+mod folding;
+
 use std::{
     collections::{BTreeMap, HashSet},
     time::Duration,
 };
 
 use super::{
-    CONCURRENCY, FAILING_AFTER, FRESH_AT_MOST, LONGEST_WAIT, LaneState, Outcome, PAGE, TRIED_AT_MOST, Window, pause,
-    state::{Failing, Frozen, Tries},
+    CONCURRENCY, FAILING_AFTER, FRESH_AT_MOST, HINTED_EVERY, Key, LONGEST_WAIT, LaneState, Outcome, PAGE,
+    TRIED_AT_MOST, pause,
+    state::{Failing, Tries},
 };
 use crate::{
     clock::millis,
@@ -17,10 +20,6 @@ use crate::{
     letter::Millis,
 };
 
-/// `why` of a digest of what went beyond the hook's rate.
-const RATE: &str = "rate";
-/// `why` of a digest of what the outbox could not keep.
-const OVERFLOW: &str = "overflow";
 /// A try that could not be made, because the store did not give the event, is made again after this long (ms).
 const POSTPONED: i64 = 1_000;
 
@@ -33,28 +32,12 @@ pub struct Policy {
     pub hook: String,
     /// How many single events; [`Rate::Unlimited`] for a lane that is never folded.
     pub rate: Rate,
+    /// The time from one request to the next; zero sends several at once, any other one at a time.
+    pub spacing: Duration,
     /// After this, counted from its first try, an event is given up.
     pub give_up_after: Duration,
     /// The fingerprint of the hook's configuration.
     pub fingerprint: String,
-}
-
-/// One thing to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key {
-    /// A digest of this lane, by its number.
-    Digest(u64),
-    /// An event of the outbox.
-    Event(OutboxId),
-}
-
-impl std::fmt::Display for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Key::Digest(seq) => write!(f, "digest {seq}"),
-            Key::Event(id) => id.fmt(f),
-        }
-    }
 }
 
 /// A request to be made now.
@@ -114,6 +97,12 @@ pub struct Plan {
     allowed: usize,
     /// Nothing is sent before this (ms): the receiver asked for it.
     quiet_until: i64,
+    /// When the next request may be made (ms), where they are spaced.
+    spaced_until: i64,
+    /// When the last probe out of turn was asked for (ms).
+    hinted_at: Option<i64>,
+    /// Such a hint came while a probe was out.
+    hint_waits: bool,
     /// When time was last looked at (ms).
     looked_at: i64,
     /// Counts changes of the state.
@@ -125,7 +114,7 @@ pub struct Plan {
 impl Plan {
     /// The plan for a lane whose state was `state` when it was last saved.
     pub fn new(policy: Policy, state: LaneState) -> Plan {
-        let allowed = if state.failing.is_some() { 1 } else { CONCURRENCY };
+        let allowed = if state.failing.is_some() || !policy.spacing.is_zero() { 1 } else { CONCURRENCY };
         let mut plan = Plan {
             policy,
             state,
@@ -134,6 +123,9 @@ impl Plan {
             failures: 0,
             allowed,
             quiet_until: 0,
+            spaced_until: 0,
+            hinted_at: None,
+            hint_waits: false,
             // A saved state may be older than a step back of the store's clock.
             looked_at: i64::MAX,
             version: 0,
@@ -180,6 +172,10 @@ impl Plan {
         self.state.failing.is_some()
     }
 
+    fn is_concurrent(&self) -> bool {
+        self.policy.spacing.is_zero()
+    }
+
     /// How many events may be read now; 0 to leave them in the outbox.
     pub fn read_up_to(&self, now: Millis) -> usize {
         let pending = self.state.pending.len();
@@ -197,15 +193,6 @@ impl Plan {
         if room > 0 && self.singles_left(now) == Some(0) { PAGE } else { room }
     }
 
-    /// Single events left in the current window of `rate`, as it stands at `now`; `None` if there is no limit.
-    fn singles_left(&self, now: Millis) -> Option<u32> {
-        let Rate::Limited { events, per } = self.policy.rate else { return None };
-        match self.state.window {
-            Some(window) if !is_over(window, per, now) => Some(events.saturating_sub(window.singles)),
-            _ => Some(events),
-        }
-    }
-
     /// Takes an event read from the outbox, in order. `brief` makes of a death what a digest may show of it.
     pub fn take(&mut self, posted: &Posted, wanted: bool, now: Millis, brief: impl Fn(&JobDead) -> JobDead) -> Taken {
         self.passed(posted.id);
@@ -216,19 +203,10 @@ impl Plan {
             return Taken::Rejected;
         }
         if let EventData::JobDead(dead) = &posted.event.data
-            && let Rate::Limited { per, .. } = self.policy.rate
+            && !self.has_single(now)
         {
-            if self.singles_left(now) == Some(0) {
-                self.state.folded.add(posted.event.at, &dead.group, || brief(dead));
-                return Taken::Folded;
-            }
-            if self.state.window.is_none_or(|window| is_over(window, per, now)) {
-                self.freeze_rate(now);
-                self.state.window = Some(Window { started_at: now.0, singles: 0 });
-            }
-            if let Some(window) = &mut self.state.window {
-                window.singles += 1;
-            }
+            self.state.folded.add(posted.event.at, &dead.group, || brief(dead));
+            return Taken::Folded;
         }
         self.state.pending.insert(posted.id, Tries { next_at: now.0, ..Tries::default() });
         Taken::Single
@@ -253,11 +231,7 @@ impl Plan {
         if given_up > 0 {
             notes.push(Note::GivenUp(given_up));
         }
-        let window_over = match self.policy.rate {
-            Rate::Unlimited => true,
-            Rate::Limited { per, .. } => self.state.window.is_none_or(|window| is_over(window, per, now)),
-        };
-        if window_over {
+        if self.window_is_over(now) {
             self.freeze_rate(now);
         }
         // A dead endpoint gets one digest in the end, not one for every time the outbox was full; but where nothing
@@ -272,55 +246,16 @@ impl Plan {
     fn clock_stepped_back(&mut self, now: Millis) {
         let latest = later(now, LONGEST_WAIT);
         self.quiet_until = self.quiet_until.min(latest);
+        self.spaced_until = self.spaced_until.min(later(now, self.policy.spacing));
+        self.hinted_at = self.hinted_at.map(|at| at.min(now.0));
         if let Some(failing) = &mut self.state.failing {
             failing.next_at = failing.next_at.min(latest);
             failing.since = failing.since.min(now.0);
         }
-        let digests = self.state.digests.iter_mut().map(|digest| &mut digest.tries);
-        for tries in self.state.pending.values_mut().chain(digests) {
+        for tries in self.state.all_tries() {
             tries.next_at = tries.next_at.min(latest);
             tries.first_at = tries.first_at.map(|first| first.min(now.0));
         }
-    }
-
-    fn freeze_rate(&mut self, now: Millis) {
-        if self.state.folded.count() > 0 && !self.waits(RATE) {
-            let tally = std::mem::take(&mut self.state.folded);
-            self.freeze(&tally, RATE, now);
-        }
-    }
-
-    fn freeze_overflow(&mut self, now: Millis) {
-        if self.state.overflow.count() > 0 && !self.waits(OVERFLOW) {
-            let tally = std::mem::take(&mut self.state.overflow);
-            self.freeze(&tally, OVERFLOW, now);
-        }
-    }
-
-    /// Whether a digest of this kind has not gone out yet; until it has, the next one keeps growing instead.
-    fn waits(&self, why: &str) -> bool {
-        self.state.digests.iter().any(|digest| digest.data.why == why)
-    }
-
-    fn freeze(&mut self, tally: &Tally, why: &str, now: Millis) {
-        self.state.digest_seq += 1;
-        let seq = self.state.digest_seq;
-        let Policy { source, hook, .. } = &self.policy;
-        // The cursor makes the id unique even where a flushed store has made the numbers start anew.
-        let id = event_id(&format!("digest_{source}_{hook}_{}_{seq}", self.state.cursor));
-        self.hold(id, now, tally.digest(source, why));
-    }
-
-    fn hold(&mut self, id: String, at: Millis, data: crate::event::Digest) {
-        self.version += 1;
-        self.state.digests.push(Frozen {
-            seq: self.state.digest_seq,
-            id,
-            at: at.0,
-            data,
-            tries: Tries { next_at: at.0, ..Tries::default() },
-            since_version: self.version,
-        });
     }
 
     fn give_up(&mut self, now: Millis) -> u64 {
@@ -349,7 +284,8 @@ impl Plan {
             self.probe = Some(key);
         }
         self.in_flight.insert(key);
-        self.tries(key)?.first_at.get_or_insert(now.0);
+        self.spaced_until = later(now, self.policy.spacing);
+        self.state.tries(key)?.first_at.get_or_insert(now.0);
         self.version += 1;
         Some(Due { key, digest: self.digest(key) })
     }
@@ -358,9 +294,12 @@ impl Plan {
     fn ready(&self) -> impl Iterator<Item = (i64, u32, Key)> {
         let waiting = self.in_flight.len();
         let failing = self.state.failing;
+        let not_before = self.quiet_until.max(self.spaced_until);
+        // Where there is one slot, what is new must not take it for ever: whatever is due goes, the oldest first.
+        let new_first = self.is_concurrent();
         let open = !self.is_off() && if failing.is_some() { waiting == 0 } else { waiting < self.allowed };
         // What keeps failing gets half of the slots at most, so that it does not hold up what is new.
-        let tried_in_flight = self.in_flight.iter().filter(|key| self.attempts(**key) > 0).count();
+        let tried_in_flight = self.in_flight.iter().filter(|key| self.state.attempts(**key) > 0).count();
         let retries = failing.is_some() || tried_in_flight < self.allowed.div_ceil(2);
         let digests = self
             .state
@@ -374,71 +313,53 @@ impl Plan {
             .filter(move |(key, tries)| open && !self.in_flight.contains(key) && (retries || tries.attempts == 0))
             .map(move |(key, tries)| match failing {
                 // The one tried least goes first: an event that is itself the trouble must not be every probe.
-                Some(failing) => (failing.next_at.max(self.quiet_until), tries.attempts, key),
-                None => (tries.next_at.max(self.quiet_until), u32::from(tries.attempts > 0), key),
+                Some(failing) => (failing.next_at.max(not_before), tries.attempts, key),
+                None => (tries.next_at.max(not_before), u32::from(new_first && tries.attempts > 0), key),
             })
-    }
-
-    fn attempts(&self, key: Key) -> u32 {
-        match key {
-            Key::Event(id) => self.state.pending.get(&id).map_or(0, |tries| tries.attempts),
-            Key::Digest(seq) => {
-                self.state.digests.iter().find(|digest| digest.seq == seq).map_or(0, |digest| digest.tries.attempts)
-            }
-        }
-    }
-
-    fn tries(&mut self, key: Key) -> Option<&mut Tries> {
-        match key {
-            Key::Event(id) => self.state.pending.get_mut(&id),
-            Key::Digest(seq) => {
-                self.state.digests.iter_mut().find(|digest| digest.seq == seq).map(|digest| &mut digest.tries)
-            }
-        }
     }
 
     fn digest(&self, key: Key) -> Option<Event> {
         let Key::Digest(seq) = key else { return None };
-        let frozen = self.state.digests.iter().find(|digest| digest.seq == seq)?;
+        let frozen = self.state.digest(seq)?;
         let data = EventData::Digest(Box::new(frozen.data.clone()));
         Some(Event { id: frozen.id.clone(), at: Millis(frozen.at), data })
     }
 
-    fn remove(&mut self, key: Key) {
-        match key {
-            Key::Event(id) => drop(self.state.pending.remove(&id)),
-            Key::Digest(seq) => self.state.digests.retain(|digest| digest.seq != seq),
-        }
-    }
-
     /// What a request came to. `chance` (0 to 1) jitters the pause before another one.
     pub fn settled(&mut self, key: Key, outcome: Outcome, now: Millis, chance: f64) -> Vec<Note> {
-        self.in_flight.remove(&key);
-        let was_probe = self.probe.take_if(|probe| *probe == key).is_some();
-        self.version += 1;
+        let was_probe = self.come_back(key);
         match outcome {
             Outcome::Delivered | Outcome::Rejected => {
-                self.remove(key);
+                self.state.remove(key);
                 self.answers(now).into_iter().collect()
             }
             Outcome::Retry { after } => self.failed(key, was_probe, after, now, chance).into_iter().collect(),
             Outcome::SwitchedOff if self.is_off() => Vec::new(),
             Outcome::SwitchedOff => {
-                self.remove(key);
+                self.state.remove(key);
                 vec![Note::SwitchedOff(self.switch_off())]
             }
         }
     }
 
+    /// It is no longer on its way; true if it was the probe.
+    fn come_back(&mut self, key: Key) -> bool {
+        self.in_flight.remove(&key);
+        self.version += 1;
+        self.probe.take_if(|probe| *probe == key).is_some()
+    }
+
     /// The endpoint has answered as it should: everything that waits is due.
     fn answers(&mut self, now: Millis) -> Option<Note> {
         self.failures = 0;
-        self.allowed = CONCURRENCY.min(self.allowed + 1);
+        if self.is_concurrent() {
+            self.allowed = CONCURRENCY.min(self.allowed + 1);
+        }
         let failing = self.state.failing.take()?;
         self.probe = None;
+        self.hint_waits = false;
         self.quiet_until = 0;
-        let digests = self.state.digests.iter_mut().map(|digest| &mut digest.tries);
-        for tries in self.state.pending.values_mut().chain(digests) {
+        for tries in self.state.all_tries() {
             tries.next_at = now.0;
         }
         let after = u64::try_from(now.0.saturating_sub(failing.since)).unwrap_or(0);
@@ -452,7 +373,7 @@ impl Plan {
         let asked = after.unwrap_or_default();
         self.quiet_until = self.quiet_until.max(later(now, asked));
         self.failures = self.failures.saturating_add(1);
-        if let Some(tries) = self.tries(key) {
+        if let Some(tries) = self.state.tries(key) {
             tries.attempts = tries.attempts.saturating_add(1);
             tries.next_at = later(now, pause(tries.attempts, chance).max(asked));
         }
@@ -462,6 +383,9 @@ impl Plan {
             if was_probe {
                 failing.probes = failing.probes.saturating_add(1);
                 failing.next_at = later(now, pause(failing.probes.saturating_add(1), chance).max(asked));
+                if std::mem::take(&mut self.hint_waits) {
+                    self.works_elsewhere(now);
+                }
             }
             return None;
         }
@@ -475,6 +399,27 @@ impl Plan {
         Some(Note::Failing { pause })
     }
 
+    /// The endpoint takes what another lane sends it: if it counts as failing here, the next probe is due at once,
+    /// unless the last such hint has only just come to nothing, or the receiver itself has asked for a pause.
+    pub fn works_elsewhere(&mut self, now: Millis) {
+        if self.probe.is_some() {
+            self.hint_waits = true;
+            return;
+        }
+        let Some(failing) = &mut self.state.failing else { return };
+        let at = self.hinted_at.map_or(now.0, |last| now.0.max(later(Millis(last), HINTED_EVERY)));
+        if at < failing.next_at {
+            failing.next_at = at;
+            self.hinted_at = Some(at);
+            self.version += 1;
+        }
+    }
+
+    /// The endpoint has told another lane that it is gone for good.
+    pub fn gone_elsewhere(&mut self) -> Option<Note> {
+        (!self.is_off()).then(|| Note::SwitchedOff(self.switch_off()))
+    }
+
     /// Drops everything else; returns how many events that was.
     fn switch_off(&mut self) -> u64 {
         let dropped = self.state.unsettled();
@@ -486,55 +431,34 @@ impl Plan {
         self.state.window = None;
         self.state.failing = None;
         self.failures = 0;
+        self.version += 1;
         dropped
     }
 
     /// The try was not made after all, because the store did not give the event.
     pub fn postponed(&mut self, key: Key, now: Millis) {
-        self.in_flight.remove(&key);
-        self.probe.take_if(|probe| *probe == key);
-        self.version += 1;
+        self.come_back(key);
         let again = now.0.saturating_add(POSTPONED);
         if let Some(failing) = &mut self.state.failing {
             failing.next_at = failing.next_at.max(again);
         }
-        if let Some(tries) = self.tries(key) {
+        if let Some(tries) = self.state.tries(key) {
             tries.next_at = again;
         }
     }
 
-    /// The outbox no longer has the event.
-    pub fn gone(&mut self, key: Key) -> Option<Note> {
-        self.in_flight.remove(&key);
-        self.probe.take_if(|probe| *probe == key);
-        self.version += 1;
-        let known = self.tries(key).is_some();
-        self.remove(key);
-        known.then_some(Note::GivenUp(1))
+    /// The event turned out not to be worth sending any more.
+    pub fn skipped(&mut self, key: Key) {
+        self.come_back(key);
+        self.state.remove(key);
     }
 
-    /// Lets go of an event the outbox will soon have no room for: it is counted in a digest instead, or, being a
-    /// digest itself, kept here. True if that changed anything. To be called in the order of the outbox.
-    pub fn relieve(&mut self, posted: &Posted, wanted: bool, brief: impl Fn(&JobDead) -> JobDead) -> bool {
-        let unread = posted.id > self.state.cursor;
-        let pending = self.state.pending.contains_key(&posted.id);
-        self.passed(posted.id);
-        if !(pending || unread && wanted && !self.is_off()) || self.in_flight.contains(&Key::Event(posted.id)) {
-            return unread;
-        }
-        match &posted.event.data {
-            EventData::JobDead(dead) => self.state.overflow.add(posted.event.at, &dead.group, || brief(dead)),
-            EventData::Digest(digest) => {
-                self.state.digest_seq += 1;
-                self.hold(posted.event.id.clone(), posted.event.at, (**digest).clone());
-            }
-            EventData::HookTest(_) => {
-                // Nobody waits for a test that is this old; it goes the way of what is rejected while off.
-            }
-        }
-        self.state.pending.remove(&posted.id);
-        self.version += 1;
-        true
+    /// The outbox no longer has the event.
+    pub fn gone(&mut self, key: Key) -> Option<Note> {
+        self.come_back(key);
+        let known = self.state.tries(key).is_some();
+        self.state.remove(key);
+        known.then_some(Note::GivenUp(1))
     }
 
     /// When there will be something to do, if nothing else happens; never in the past of what can be done now.
@@ -547,13 +471,7 @@ impl Plan {
             .chain(digests)
             .filter(|(key, _)| !self.in_flight.contains(key))
             .filter_map(|(_, tries)| tries.first_at.map(|first| first.saturating_add(limit)));
-        let window = match (self.policy.rate, self.state.window) {
-            (Rate::Limited { per, .. }, Some(window)) if self.state.folded.count() > 0 && !self.waits(RATE) => {
-                Some(window.started_at.saturating_add(millis(per)))
-            }
-            _ => None,
-        };
-        sends.chain(ends).chain(window).min().map(Millis)
+        sends.chain(ends).chain(self.window_ends()).min().map(Millis)
     }
 
     /// The state to be saved and its version, if the ledger does not have it.
@@ -579,15 +497,4 @@ impl Plan {
 
 fn later(now: Millis, by: Duration) -> i64 {
     now.0.saturating_add(millis(by))
-}
-
-/// A store whose clock was set back must not keep a window open for longer than it is.
-fn is_over(window: Window, per: Duration, now: Millis) -> bool {
-    let age = now.0.saturating_sub(window.started_at);
-    age >= millis(per) || age < -millis(per)
-}
-
-/// An id for `webhook-id`: no `.`, nothing a header cannot hold.
-fn event_id(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }

@@ -9,6 +9,24 @@ use crate::{
     ledger::OutboxId,
 };
 
+/// One thing to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A digest of this lane, by its number.
+    Digest(u64),
+    /// An event of the outbox.
+    Event(OutboxId),
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Key::Digest(seq) => write!(f, "digest {seq}"),
+            Key::Event(id) => id.fmt(f),
+        }
+    }
+}
+
 /// A consistent picture of one lane. Whoever takes it up reads on after `cursor` and tries what is `pending`; what
 /// was done since it was saved is done again, under the same ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -49,11 +67,11 @@ pub(super) struct Tries {
 
 /// A window of `rate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Window {
+pub(super) struct Window {
     /// When its first event came, in ms.
-    pub started_at: i64,
+    pub(super) started_at: i64,
     /// Events sent singly in it.
-    pub singles: u32,
+    pub(super) singles: u32,
 }
 
 /// A digest that no longer changes: its id must survive every restart.
@@ -137,6 +155,39 @@ impl LaneState {
     /// True if a 410 has switched the hook off under this configuration fingerprint.
     pub fn is_off(&self, fingerprint: &str) -> bool {
         self.off.as_deref() == Some(fingerprint)
+    }
+
+    /// How often the thing has been tried; 0 also if it is no longer there.
+    pub(super) fn attempts(&self, key: Key) -> u32 {
+        match key {
+            Key::Event(id) => self.pending.get(&id).map_or(0, |tries| tries.attempts),
+            Key::Digest(seq) => self.digest(seq).map_or(0, |digest| digest.tries.attempts),
+        }
+    }
+
+    pub(super) fn digest(&self, seq: u64) -> Option<&Frozen> {
+        self.digests.iter().find(|digest| digest.seq == seq)
+    }
+
+    pub(super) fn tries(&mut self, key: Key) -> Option<&mut Tries> {
+        match key {
+            Key::Event(id) => self.pending.get_mut(&id),
+            Key::Digest(seq) => {
+                self.digests.iter_mut().find(|digest| digest.seq == seq).map(|digest| &mut digest.tries)
+            }
+        }
+    }
+
+    /// The tries of everything that is to be sent.
+    pub(super) fn all_tries(&mut self) -> impl Iterator<Item = &mut Tries> {
+        self.pending.values_mut().chain(self.digests.iter_mut().map(|digest| &mut digest.tries))
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        match key {
+            Key::Event(id) => drop(self.pending.remove(&id)),
+            Key::Digest(seq) => self.digests.retain(|digest| digest.seq != seq),
+        }
     }
 
     /// Since when the endpoint has been failing, in ms by the store's clock.

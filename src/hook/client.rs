@@ -128,6 +128,17 @@ impl Client {
         &self.leaving
     }
 
+    /// The receiver's host and port, for logs: nothing else of the URL is anybody's business. `None` while it cannot be
+    /// read.
+    pub fn endpoint(&self) -> Option<String> {
+        let url = self.address().ok()?;
+        Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+    }
+
+    fn address(&self) -> Result<Url, Unsent> {
+        self.url.read()?.reveal().parse().map_err(|_| Unsent::Later("the hook's url is none".to_owned()))
+    }
+
     /// Makes one request. `now` is the store's time; it is signed. Never longer than the hook's timeout.
     pub async fn send(&self, event: &Event, now: Millis) -> Sent {
         let started = monotonic();
@@ -159,8 +170,7 @@ impl Client {
     }
 
     fn request(&self, event: &Event, now: Millis) -> Result<(reqwest::Request, Url), Unsent> {
-        let url: Url =
-            self.url.read()?.reveal().parse().map_err(|_| Unsent::Later("the hook's url is none".to_owned()))?;
+        let url = self.address()?;
         let Body { bytes, content_type } = format::body(self.format, &self.leaving.event(event));
         let seconds = now.0.div_euclid(1_000);
         let mut headers = self.headers.clone();

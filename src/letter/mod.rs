@@ -5,12 +5,14 @@
 mod error;
 mod group;
 mod history;
+mod visible;
 
 pub(crate) use error::bounded_text;
 pub use error::{Account, ErrorInfo};
 pub(crate) use group::hex;
 pub use group::{Group, normalise};
 pub use history::{Attempt, Verdict, conclude, last_life, lives};
+pub use visible::written_out;
 
 /// A point in time: milliseconds since the Unix epoch, by the store's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -30,10 +30,11 @@ async fn no_death_is_lost_or_doubled_however_often_the_leader_is_killed() {
     let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
     let mut con = redis.connect().await;
     let receiver = Receiver::start().await;
+    // What is buried after a leader says so and before it has attached is to be announced, too.
     let config = format!(
         "sources: [{{name: orders, smallage: {{url: \"{}\", namespace: {NS}}}}}]\n\
          hooks: [{{name: oncall, url: \"{}\", rate: unlimited, secret: \"{SECRET}\"}}]\n\
-         http: {{listen: \"127.0.0.1:0\"}}\nlease: {{ttl: 500ms}}\n",
+         http: {{listen: \"127.0.0.1:0\"}}\nlease: {{ttl: 500ms}}\nannounce_existing: true\n",
         redis.url(),
         receiver.url()
     );

@@ -108,6 +108,18 @@ async fn a_refused_connection_is_tried_again_and_nothing_says_the_url() {
 }
 
 #[tokio::test]
+async fn of_a_url_a_log_may_show_host_and_port_alone() {
+    for (url, endpoint) in [
+        ("https://u:s3cret@hooks.example.test/s3cret?token=s3cret", Some("hooks.example.test:443")),
+        ("http://10.0.0.7:8080/in", Some("10.0.0.7:8080")),
+        ("http://[::1]/in", Some("[::1]:80")),
+        ("not a url", None),
+    ] {
+        assert_eq!(Client::new(&hook(url)).unwrap().endpoint().as_deref(), endpoint, "{url}");
+    }
+}
+
+#[tokio::test]
 async fn a_url_or_secret_that_cannot_be_read_is_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret");

@@ -15,10 +15,11 @@ use crate::support::{
 const NS: &str = "lrs";
 const STORM: u64 = 100_000;
 
+/// What is buried after a leader says so and before it has attached is announced, too.
 fn config(redis: &Redis, hooks: &str) -> String {
     format!(
         "sources: [{{name: orders, smallage: {{url: \"{}\", namespace: {NS}}}}}]\n\
-         hooks:\n{hooks}\nhttp: {{listen: \"127.0.0.1:0\"}}\n",
+         hooks:\n{hooks}\nhttp: {{listen: \"127.0.0.1:0\"}}\nannounce_existing: true\n",
         redis.url()
     )
 }
@@ -97,6 +98,9 @@ async fn a_dead_hook_holds_up_nobody_and_is_told_of_everything_in_the_end() {
     let length: u64 = con.xlen(format!("{{{NS}}}:sexton:outbox:deaths")).await.unwrap();
     assert!(length <= 2_000 + 500, "the cap holds: {length}");
     assert!(dead.connections() < 60, "a dead endpoint is probed, not hammered");
+    let host = dead.url().split('/').nth(2).map(|host| format!("\"endpoint\":\"{host}\"")).unwrap();
+    let named = |line: &str| (line.contains("the receiver is failing") && line.contains(&host)).then_some(());
+    sexton.process.line("who it is that fails", named).await;
     http.metric_is("sexton_jobs_dead_total", &[], 20_000.0).await;
 
     dead.accept_again().await;

@@ -141,6 +141,108 @@ fn the_first_success_makes_everything_due_and_the_requests_grow_again() {
 }
 
 #[test]
+fn what_works_for_another_lane_is_tried_at_once() {
+    let mut plan = failing(3);
+    for _ in 0..10 {
+        let at = plan.wake_at().unwrap();
+        let due = plan.due(at).unwrap();
+        plan.settled(due.key, RETRY, at, 1.0);
+    }
+    let now = plan.wake_at().unwrap().0 - 250_000;
+    assert_eq!(all_due(&mut plan, now), []);
+    plan.works_elsewhere(Millis(now));
+    let due = all_due(&mut plan, now);
+    assert_eq!(due.len(), 1, "one probe");
+    let notes = plan.settled(due[0].key, Outcome::Delivered, Millis(now), 0.0);
+    assert!(matches!(notes[..], [Note::Recovered { .. }]), "{notes:?}");
+}
+
+#[test]
+fn what_works_for_another_lane_alone_is_no_reason_to_hammer() {
+    let mut plan = failing(20);
+    for ms in 4..=16 {
+        plan.settled(Key::Event(place(ms)), RETRY, Millis(1_000), 0.0);
+    }
+    let mut probes = 0;
+    for now in 1_000..61_000 {
+        plan.works_elsewhere(Millis(now));
+        for due in all_due(&mut plan, now) {
+            probes += 1;
+            plan.settled(due.key, RETRY, Millis(now), 0.0);
+        }
+    }
+    assert!((6..=12).contains(&probes), "{probes} in a minute");
+}
+
+#[test]
+fn a_hint_that_comes_while_a_probe_is_out_is_not_lost() {
+    let mut plan = failing(3);
+    for _ in 0..10 {
+        let at = plan.wake_at().unwrap();
+        let due = plan.due(at).unwrap();
+        plan.settled(due.key, RETRY, at, 1.0);
+    }
+    let at = plan.wake_at().unwrap();
+    let due = plan.due(at).unwrap();
+    plan.works_elsewhere(Millis(at.0 + 500));
+    plan.settled(due.key, RETRY, Millis(at.0 + 10_000), 1.0);
+    assert_eq!(plan.wake_at(), Some(Millis(at.0 + 10_000)));
+}
+
+#[test]
+fn a_pause_the_receiver_asked_for_holds_whatever_works_elsewhere() {
+    let mut plan = filled(Rate::Unlimited, 3);
+    for due in all_due(&mut plan, 1_000) {
+        plan.settled(due.key, Outcome::Retry { after: Some(Duration::from_secs(60)) }, Millis(1_000), 0.0);
+    }
+    plan.works_elsewhere(Millis(2_000));
+    assert_eq!(plan.wake_at(), Some(Millis(61_000)));
+}
+
+#[test]
+fn spaced_requests_go_one_at_a_time_and_evenly() {
+    let spaced = Policy { spacing: Duration::from_secs(1), ..policy(Rate::Unlimited) };
+    let mut plan = Plan::new(spaced, LaneState::new(place(0)));
+    for ms in 1..=60 {
+        take(&mut plan, &death(ms), 1_000);
+    }
+    let (mut now, mut sent) = (1_000, Vec::new());
+    while plan.state().unsettled() > 0 {
+        let due = all_due(&mut plan, now);
+        assert_eq!(due.len(), 1, "one at a time, at {now}");
+        assert_eq!(plan.wake_at().filter(|at| at.0 < 86_400_000), None, "nothing to do until it has come back");
+        sent.push(now);
+        plan.settled(due[0].key, Outcome::Delivered, Millis(now + 300), 0.0);
+        assert_eq!(all_due(&mut plan, now + 999), []);
+        now = plan.wake_at().map_or(now, |at| at.0);
+    }
+    assert_eq!(sent, (1..=60).map(|second| second * 1_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_spaced_retry_is_not_held_back_by_what_is_new() {
+    let spaced = Policy { spacing: Duration::from_secs(1), ..policy(Rate::Unlimited) };
+    let mut plan = Plan::new(spaced, LaneState::new(place(0)));
+    take(&mut plan, &death(1), 1_000);
+    let due = plan.due(Millis(1_000)).unwrap();
+    plan.settled(due.key, RETRY, Millis(1_000), 0.0);
+    for second in 2..=10 {
+        take(&mut plan, &death(second), 1_000 * i64::try_from(second).unwrap());
+    }
+    assert_eq!(keys(&all_due(&mut plan, 10_000)), [Key::Event(place(1))]);
+}
+
+#[test]
+fn a_test_is_outdated_after_ten_minutes_and_a_death_never() {
+    let test = Event { data: EventData::HookTest(crate::event::HookTest::default()), ..death(0).event };
+    for (event, now, outdated) in
+        [(&test, 600_000, false), (&test, 600_001, true), (&test, -5, false), (&death(0).event, i64::MAX, false)]
+    {
+        assert_eq!(crate::delivery::is_outdated(event, Millis(now)), outdated, "{now}");
+    }
+}
+
+#[test]
 fn a_failing_endpoint_stays_failing_over_a_restart() {
     let mut plan = failing(5);
     let mut after = loaded(&save(&mut plan).unwrap(), Rate::Unlimited);
@@ -219,6 +321,17 @@ fn a_hook_that_is_gone_gets_nothing_until_its_configuration_changes() {
 }
 
 #[test]
+fn what_one_lane_was_told_for_good_holds_for_the_other() {
+    let mut plan = filled(per_minute(2), 5);
+    let due = all_due(&mut plan, 1_000);
+    assert_eq!(plan.gone_elsewhere(), Some(Note::SwitchedOff(5)));
+    assert_eq!(plan.gone_elsewhere(), None);
+    assert_eq!(plan.settled(due[0].key, Outcome::SwitchedOff, Millis(1_100), 0.0), []);
+    assert_eq!(take(&mut plan, &death(6), 1_200), Taken::Rejected);
+    assert!(loaded(&save(&mut plan).unwrap(), per_minute(2)).is_off());
+}
+
+#[test]
 fn what_the_outbox_has_no_room_for_is_counted_in_one_digest() {
     let mut plan = failing(5);
     let probe = plan.due(Millis(2_000)); // Two are still on their way, so there is none.
@@ -247,6 +360,14 @@ fn an_event_the_outbox_has_lost_is_given_up() {
     let due = plan.due(Millis(1_000)).unwrap();
     assert_eq!(plan.gone(due.key), Some(Note::GivenUp(1)));
     assert_eq!(plan.gone(due.key), None);
+}
+
+#[test]
+fn what_is_skipped_leaves_nothing_behind() {
+    let mut plan = filled(Rate::Unlimited, 1);
+    let due = plan.due(Millis(1_000)).unwrap();
+    plan.skipped(due.key);
+    assert_eq!((plan.state().unsettled(), plan.wake_at()), (0, None));
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn policy(rate: Rate) -> Policy {
         source: "orders".to_owned(),
         hook: "on.call".to_owned(),
         rate,
+        spacing: Duration::ZERO,
         give_up_after: Duration::from_secs(24 * 3600),
         fingerprint: "f1".to_owned(),
     }

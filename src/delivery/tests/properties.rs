@@ -17,6 +17,7 @@ enum Move {
     Save,
     Crash,
     Relieve(u8),
+    WorksElsewhere,
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -36,6 +37,7 @@ fn moves(crashes: bool) -> impl Strategy<Value = Vec<Move>> {
         2 => (1..120_000_u32).prop_map(Move::Wait),
         2 => Just(Move::Save),
         1 => (1..20_u8).prop_map(Move::Relieve),
+        1 => Just(Move::WorksElsewhere),
         1 => Just(if crashes { Move::Crash } else { Move::Save }),
     ];
     prop::collection::vec(one, 0..150)
@@ -44,7 +46,7 @@ fn moves(crashes: bool) -> impl Strategy<Value = Vec<Move>> {
 /// The world around a plan: an outbox, a receiver, and a ledger that holds what was saved last.
 struct World {
     plan: Plan,
-    rate: Rate,
+    policy: Policy,
     now: i64,
     outbox: BTreeMap<OutboxId, Posted>,
     /// Requests on their way.
@@ -62,15 +64,17 @@ struct World {
     /// When each event was chosen to be sent singly, for the first time.
     singles: BTreeMap<OutboxId, i64>,
     given_up: u64,
+    /// When the last request of this plan was made.
+    last_sent: Option<i64>,
 }
 
 impl World {
-    fn new(rate: Rate) -> World {
-        let plan = Plan::new(policy(rate), LaneState::new(place(0)));
+    fn new(policy: Policy) -> World {
+        let plan = Plan::new(policy.clone(), LaneState::new(place(0)));
         let saved = (plan.state().to_json(), Vec::new(), Vec::new());
         World {
             plan,
-            rate,
+            policy,
             now: 1_000,
             outbox: BTreeMap::new(),
             sending: Vec::new(),
@@ -82,6 +86,7 @@ impl World {
             settled: BTreeMap::new(),
             singles: BTreeMap::new(),
             given_up: 0,
+            last_sent: None,
         }
     }
 
@@ -129,7 +134,13 @@ impl World {
         let notes = self.plan.tick(Millis(self.now));
         self.note(&notes);
         self.look_at_digests();
-        self.sending.extend(std::iter::from_fn(|| self.plan.due(Millis(self.now))));
+        let due: Vec<_> = std::iter::from_fn(|| self.plan.due(Millis(self.now))).collect();
+        self.sending.extend(due.iter().cloned());
+        let spacing = i64::try_from(self.policy.spacing.as_millis()).unwrap();
+        if spacing > 0 && !due.is_empty() {
+            assert_eq!(self.sending.len(), 1, "one at a time");
+            assert!(self.last_sent.replace(self.now).is_none_or(|last| self.now - last >= spacing));
+        }
     }
 
     fn note(&mut self, notes: &[Note]) {
@@ -186,7 +197,8 @@ impl World {
 
     fn crash(&mut self) {
         let (json, folded, overflow) = self.saved.clone();
-        self.plan = loaded(&json, self.rate);
+        self.plan = Plan::new(self.policy.clone(), LaneState::from_json(&json).unwrap());
+        self.last_sent = None;
         (self.folded, self.overflow) = (folded, overflow);
         self.sending.clear();
         // What was frozen but never saved was never sent either: its id may be used again.
@@ -207,6 +219,7 @@ impl World {
                 Move::Save => self.save(),
                 Move::Crash => self.crash(),
                 Move::Relieve(events) => self.relieve(*events),
+                Move::WorksElsewhere => self.plan.works_elsewhere(Millis(self.now)),
             }
             self.woken_in_time();
         }
@@ -238,21 +251,23 @@ impl World {
     }
 }
 
-fn rates() -> impl Strategy<Value = Rate> {
-    prop_oneof![Just(Rate::Unlimited), (1..20_u32).prop_map(per_minute)]
+fn policies() -> impl Strategy<Value = Policy> {
+    let rates = prop_oneof![Just(Rate::Unlimited), (1..20_u32).prop_map(per_minute)];
+    let spacings = prop_oneof![2 => Just(Duration::ZERO), 1 => Just(Duration::from_secs(1))];
+    (rates, spacings).prop_map(|(rate, spacing)| Policy { spacing, ..policy(rate) })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn without_a_crash_every_event_is_settled_exactly_once(rate in rates(), moves in moves(false)) {
-        let mut world = World::new(rate);
+    fn without_a_crash_every_event_is_settled_exactly_once(policy in policies(), moves in moves(false)) {
+        let mut world = World::new(policy.clone());
         world.play(&moves);
         world.drain();
         prop_assert!(world.settled.values().all(|times| *times == 1));
         prop_assert_eq!(world.settled.len() as u64 + world.given_up, world.outbox.len() as u64);
-        if let Rate::Limited { events, per } = rate {
+        if let Rate::Limited { events, per } = policy.rate {
             let per = i64::try_from(per.as_millis()).unwrap();
             let mut times: Vec<_> = world.singles.values().copied().collect();
             times.sort_unstable();
@@ -266,8 +281,8 @@ proptest! {
     }
 
     #[test]
-    fn whatever_crashes_every_event_is_settled_at_least_once(rate in rates(), moves in moves(true)) {
-        let mut world = World::new(rate);
+    fn whatever_crashes_every_event_is_settled_at_least_once(policy in policies(), moves in moves(true)) {
+        let mut world = World::new(policy);
         world.play(&moves);
         world.drain();
         prop_assert!(world.settled.len() as u64 + world.given_up >= world.outbox.len() as u64);

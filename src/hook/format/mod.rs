@@ -8,6 +8,8 @@ mod flexiq;
 mod slack;
 mod standard;
 
+use std::time::Duration;
+
 use crate::{config::Format, event::Event};
 
 /// What is sent.
@@ -26,6 +28,15 @@ pub fn body(format: Format, event: &Event) -> Body {
         Format::CloudEvents => cloudevents::body(event),
         Format::Flexiq => flexiq::body(event),
         Format::Slack => slack::body(event),
+    }
+}
+
+/// The time a receiver of this form wants between two requests; zero if it takes many at once.
+pub fn spacing(format: Format) -> Duration {
+    match format {
+        Format::Standard | Format::CloudEvents | Format::Flexiq => Duration::ZERO,
+        // An incoming webhook takes about one message a second, and answers 429 to more.
+        Format::Slack => Duration::from_secs(1),
     }
 }
 

@@ -1,19 +1,29 @@
 //! A Slack incoming webhook's message, to be read on a phone at three in the morning: what died, why, and where to
 //! look.
 //!
-//! Everything that comes from a record is escaped, so it can neither mention anybody nor build a link.
+//! Everything that comes from a record is escaped, so it can neither mention anybody nor build a link, and what would
+//! hide a text or turn its direction is written out.
 
 use serde_json::{Value, json};
 
 use super::Body;
-use crate::event::{Digest, ErrorText, Event, EventData, HookTest, JobDead};
+use crate::{
+    event::{Digest, ErrorText, Event, EventData, HookTest, JobDead},
+    letter::{Reason, written_out},
+};
 
 /// Slack's limit for the text of a section, less some room for what stands around a text.
 const SECTION: usize = 2_900;
 /// Of a notification's line, and of an error in a list.
 const LINE: usize = 300;
+/// What the line about groups that are not listed takes at most.
+const OTHERS: usize = 80;
 /// Of a name.
 const NAME: usize = 100;
+/// Sub-exceptions that a line about an exception group names.
+const SUBS_NAMED: usize = 3;
+/// A tab in a code block.
+const TAB: &str = "    ";
 
 pub(super) fn body(event: &Event) -> Body {
     let (text, blocks) = match &event.data {
@@ -33,11 +43,9 @@ fn job_dead(dead: &JobDead) -> (String, Vec<Value>) {
     let error = error_line(&dead.error, LINE);
     let notification = format!("{task} died in {source}: {error}");
 
-    let tries = if dead.attempts == 1 { "1 attempt" } else { &format!("{} attempts", dead.attempts) };
     let again = if dead.deaths > 1 { format!(" (its {} death)", nth(dead.deaths)) } else { String::new() };
-    let reason = name(dead.reason.as_deref(), "unknown reason");
     let mut blocks = vec![
-        section(&format!("*{task}* died in *{source}* after {tries}{again}: {reason}")),
+        section(&format!("*{task}* died in *{source}*{}{again}: {}", after(dead), reason(dead))),
         section(&code(&error_line_raw(&dead.error), SECTION)),
     ];
     if let Some(traceback) = dead.traceback.as_deref().filter(|text| !text.trim().is_empty()) {
@@ -63,6 +71,28 @@ fn job_dead(dead: &JobDead) -> (String, Vec<Value>) {
     (notification, blocks)
 }
 
+/// What the job had been through, where that led to its death.
+fn after(dead: &JobDead) -> String {
+    let (number, one, many) = match dead.reason.as_deref().map(Reason::parse) {
+        Some(Reason::UnknownTask | Reason::Malformed) => return String::new(),
+        Some(Reason::MaxDeliveries) => (dead.deliveries, "delivery", "deliveries"),
+        _ => (dead.attempts, "attempt", "attempts"),
+    };
+    match number {
+        0 => String::new(),
+        1 => format!(" after 1 {one}"),
+        _ => format!(" after {number} {many}"),
+    }
+}
+
+fn reason(dead: &JobDead) -> String {
+    match dead.reason.as_deref().map(Reason::parse) {
+        Some(Reason::UnknownTask) => "no worker knows it".to_owned(),
+        Some(Reason::Malformed) => "its record cannot be read".to_owned(),
+        _ => name(dead.reason.as_deref(), "unknown reason"),
+    }
+}
+
 fn many(digest: &Digest) -> (String, Vec<Value>) {
     let source = text(&digest.source, NAME);
     let jobs = if digest.count == 1 { "job" } else { "jobs" };
@@ -72,15 +102,22 @@ fn many(digest: &Digest) -> (String, Vec<Value>) {
         _ => format!("{} more {jobs} died in {source}", digest.count),
     };
     let mut blocks = vec![section(&format!("*{head}*"))];
-    let mut lines = String::new();
+    let about = if digest.groups_estimated { "about " } else { "" };
+    let (mut lines, mut listed) = (String::new(), 0_u64);
     for group in &digest.groups {
-        let about = if digest.groups_estimated { "about " } else { "" };
         let task = name(group.task.as_deref(), "no task");
-        let line = format!("• {about}{} × *{task}*: {}\n", group.count, error_line(&group.error, LINE));
-        if lines.len() + line.len() > SECTION {
+        let (error, id) = (error_line(&group.error, LINE), text(&group.group, NAME));
+        let line = format!("• {about}{} × *{task}*: {error} (group {id})\n", group.count);
+        if lines.len() + line.len() > SECTION - OTHERS {
             break;
         }
         lines.push_str(&line);
+        listed = listed.saturating_add(group.count);
+    }
+    let others = digest.count.saturating_sub(listed);
+    if !lines.is_empty() && others > 0 {
+        let deaths = if others == 1 { "death" } else { "deaths" };
+        lines.push_str(&format!("and {about}{others} more {deaths} in other groups"));
     }
     if !lines.is_empty() {
         blocks.push(section(&lines));
@@ -126,26 +163,48 @@ fn error_line_raw(error: &ErrorText) -> String {
     }
 }
 
+/// An error in one line: the first of its message. An exception group's says only how many there are, so what they
+/// were, which stands below it, follows.
 fn error_line(error: &ErrorText, most: usize) -> String {
-    text(error_line_raw(error).lines().next().unwrap_or_default(), most)
+    let raw = error_line_raw(error);
+    let is_group = error.kind.as_deref().is_some_and(|kind| kind.ends_with("ExceptionGroup"));
+    let lines: Vec<_> = raw.lines().take(if is_group { 1 + SUBS_NAMED } else { 1 }).collect();
+    text(&lines.join(" · "), most)
 }
 
+/// A block that keeps its lines.
 fn code(raw: &str, most: usize) -> String {
     // What would close the block early is shown with other marks.
-    format!("```{}```", text(&raw.replace("```", "'''"), most))
+    format!("```{}```", escaped(&raw.replace("```", "'''"), most, true))
 }
 
-/// A text for mrkdwn: escaped, and at most `most` bytes long with the escapes, none of them cut in two.
+/// A text in a line of mrkdwn, at most `most` bytes long with its escapes.
 fn text(raw: &str, most: usize) -> String {
+    escaped(raw, most, false)
+}
+
+/// A text for mrkdwn, with its line breaks and tabs if it is a `block`; at most `most` bytes long with the escapes, none
+/// of them cut in two.
+fn escaped(raw: &str, most: usize, block: bool) -> String {
     let mut escaped = String::with_capacity(raw.len().min(most));
     for c in raw.chars() {
-        let mut buffer = [0; 4];
+        let (mut buffer, written);
         let piece = match c {
             '&' => "&amp;",
             '<' => "&lt;",
             '>' => "&gt;",
-            '\u{0}' => "\u{fffd}",
-            other => other.encode_utf8(&mut buffer),
+            '\n' if block => "\n",
+            '\t' if block => TAB,
+            c => match written_out(c) {
+                Some(text) => {
+                    written = text;
+                    written.as_str()
+                }
+                None => {
+                    buffer = [0; 4];
+                    c.encode_utf8(&mut buffer)
+                }
+            },
         };
         if escaped.len() + piece.len() + '…'.len_utf8() > most {
             escaped.push('…');
@@ -186,7 +245,62 @@ mod tests {
         let value = samples::parsed(&body(&samples::digest()));
         assert_eq!(value["text"], "940 more jobs died in orders");
         let group = block_text(&value["blocks"][1]);
-        assert!(group.starts_with("• 900 × *send_email*: ConnectionError: smtp"), "{group}");
+        assert_eq!(
+            group,
+            "• 900 × *send_email*: ConnectionError: smtp.example.test:25 timed out after 10.0s (group 7c1f0e9a2b44)\n\
+             and 40 more deaths in other groups"
+        );
+    }
+
+    fn headline(dead: JobDead) -> String {
+        let value = samples::parsed(&body(&samples::event(EventData::JobDead(Box::new(dead)))));
+        block_text(&value["blocks"][0])
+    }
+
+    #[test]
+    fn a_death_says_what_led_to_it() {
+        for (reason, expected) in [
+            (Some("max_attempts"), "*send_email* died in *orders* after 3 attempts: max_attempts"),
+            (Some("max_deliveries"), "*send_email* died in *orders* after 1 delivery: max_deliveries"),
+            (Some("unknown_task"), "*send_email* died in *orders*: no worker knows it"),
+            (Some("malformed"), "*send_email* died in *orders*: its record cannot be read"),
+            (Some("shed"), "*send_email* died in *orders* after 3 attempts: shed"),
+            (None, "*send_email* died in *orders* after 3 attempts: unknown reason"),
+        ] {
+            assert_eq!(headline(JobDead { reason: reason.map(str::to_owned), ..samples::dead() }), expected);
+        }
+        let dead = JobDead { reason: Some("max_deliveries".to_owned()), attempts: 0, deliveries: 4, ..samples::dead() };
+        assert_eq!(headline(dead), "*send_email* died in *orders* after 4 deliveries: max_deliveries");
+        let again = JobDead { attempts: 0, deaths: 2, ..samples::dead() };
+        assert_eq!(headline(again), "*send_email* died in *orders* (its 2nd death): max_attempts");
+    }
+
+    #[test]
+    fn an_exception_group_says_what_was_in_it_and_any_other_error_its_first_line() {
+        let message = "two of them (2 sub-exceptions)\nKeyError: 'a'\nValueError: 1";
+        for (kind, expected) in [
+            ("ExceptionGroup", "two of them (2 sub-exceptions) · KeyError: 'a' · ValueError: 1"),
+            ("app.BaseExceptionGroup", "two of them (2 sub-exceptions) · KeyError: 'a' · ValueError: 1"),
+            ("ValueError", "two of them (2 sub-exceptions)"),
+        ] {
+            let error = ErrorText { kind: Some(kind.to_owned()), message: Some(message.to_owned()) };
+            assert_eq!(error_line(&error, LINE), format!("{kind}: {expected}"));
+        }
+    }
+
+    #[test]
+    fn what_would_hide_or_turn_a_text_is_written_out() {
+        for (raw, line, block) in [
+            ("a\u{202e}b\u{2066}c", "a\\u{202e}b\\u{2066}c", "a\\u{202e}b\\u{2066}c"),
+            ("a\u{200b}\u{2028}b", "a\\u{200b}\\u{2028}b", "a\\u{200b}\\u{2028}b"),
+            ("a\0\x1b[2J\u{85}", "a\\x00\\x1b[2J\\x85", "a\\x00\\x1b[2J\\x85"),
+            ("a\n\tb\r", "a\\n\\tb\\r", "a\n    b\\r"),
+            ("1 < 2 & ünï", "1 &lt; 2 &amp; ünï", "1 &lt; 2 &amp; ünï"),
+        ] {
+            assert_eq!(text(raw, LINE), line);
+            assert_eq!(code(raw, LINE), format!("```{block}```"));
+        }
+        assert_eq!(text("ab\u{202e}", 9), "ab…", "no escape is cut in two");
     }
 
     #[test]
@@ -212,6 +326,7 @@ mod tests {
         for text in texts {
             assert!(!text.is_empty() && text.chars().count() <= 3_000, "{} characters", text.chars().count());
             assert!(!text.contains(['<', '>']), "{text}");
+            assert!(!text.chars().any(|c| c != '\n' && written_out(c).is_some()), "{text:?}");
             let entities = ["&amp;", "&lt;", "&gt;"];
             let whole =
                 text.match_indices('&').all(|(at, _)| entities.iter().any(|entity| text[at..].starts_with(entity)));
@@ -223,7 +338,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn nothing_in_a_record_can_mention_anybody_or_break_slacks_limits(
-            text in "(<!channel>|<@U1>|&|```|\\PC|\n){0,30}", times in prop_oneof![Just(1_usize), Just(300)],
+            text in "(<!channel>|<@U1>|&|```|\\PC|\\p{C}|\n){0,30}", times in prop_oneof![Just(1_usize), Just(300)],
         ) {
             let text = text.repeat(times);
             let some = || Some(text.clone());

@@ -39,26 +39,31 @@ impl Deliver {
         if length <= self.outbox_cap / 4 * 3 {
             return Ok(());
         }
-        let mut oldest = length - self.outbox_cap / 2;
-        let (mut after, mut let_go) = (OutboxId::default(), 0_u64);
+        let (mut after, mut seen, mut let_go) = (OutboxId::default(), 0_u64, 0_u64);
         let folded = |plan: &Option<Plan>| plan.as_ref().map_or(0, |plan| plan.state().overflowed());
         let before = folded(&self.plan);
-        while oldest > 0 {
-            let most = PAGE.min(usize::try_from(oldest).unwrap_or(PAGE));
-            let page = self.ledger.outbox(self.lane, after, most).await?;
-            let Some(last) = page.last else { break };
-            let Some(plan) = &mut self.plan else { break };
+        loop {
+            let page = self.ledger.outbox(self.lane, after, PAGE).await?;
+            // Counted anew, and after the page was read: others let go, too, and what is trimmed meanwhile must not
+            // make the younger half look like the older one.
+            let older = self.ledger.outbox_len(self.lane).await?.saturating_sub(self.outbox_cap / 2);
+            let (Some(last), Some(plan)) = (page.last, &mut self.plan) else { break };
             let leaving = self.client.leaving();
-            for posted in &page.events {
+            seen += page.unreadable;
+            let all = usize::try_from(older.saturating_sub(seen)).unwrap_or(usize::MAX);
+            for posted in page.events.iter().take(all) {
                 let wanted = self.selection.wants(&posted.event);
                 if plan.relieve(posted, wanted, |dead| leaving.brief(dead)) {
                     self.bodies.remove(&posted.id);
                     let_go += 1;
                 }
             }
+            seen += page.events.len() as u64;
+            if seen >= older {
+                break;
+            }
             plan.passed(last);
             after = last;
-            oldest = oldest.saturating_sub((page.events.len() as u64).saturating_add(page.unreadable).max(1));
         }
         if let_go > 0 {
             self.unread = self.unread.saturating_sub(let_go);

@@ -4,6 +4,7 @@
 //! request but one read: saving happens beside it.
 
 mod behind;
+mod peer;
 mod report;
 
 use std::{
@@ -22,13 +23,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::peer::{Peer, Told};
 use super::{Next, Step};
 use crate::{
     clock::monotonic,
     config::{HookConfig, Rate},
-    delivery::{Key, LaneState, Outcome, Plan, Policy, Taken},
+    delivery::{Key, LaneState, Outcome, Plan, Policy, Taken, is_outdated},
     event::{Event, Lane},
-    hook::{Client, Selection, Sent},
+    hook::{Client, Selection, Sent, spacing},
     ledger::{Lease, Ledger, OutboxId, Posted, StoreError},
     letter::Millis,
     metrics::{DeliveryOutcome, Metrics},
@@ -71,6 +73,7 @@ pub struct Deliver {
     client: Client,
     metrics: Arc<Metrics>,
     backlog: Arc<Backlog>,
+    peer: Peer,
     outbox_cap: u64,
     grace: Duration,
     changes: watch::Receiver<u64>,
@@ -104,6 +107,8 @@ enum Done {
     Sent(Sent),
     /// The outbox no longer has the event.
     Gone,
+    /// Not sent: nobody waits for it any more.
+    Outdated,
     /// The store did not give the event.
     NoStore,
 }
@@ -139,14 +144,17 @@ impl Deliver {
     /// The loops of a hook's two lanes.
     pub fn lanes(to: &DeliverTo<'_>) -> [Deliver; 2] {
         let backlog = Arc::new(Backlog::default());
-        Lane::ALL.map(|lane| Deliver::new(to, lane, Arc::clone(&backlog)))
+        let [one, other] = Peer::pair();
+        let [deaths, alerts] = Lane::ALL;
+        [Deliver::new(to, deaths, Arc::clone(&backlog), one), Deliver::new(to, alerts, backlog, other)]
     }
 
-    fn new(to: &DeliverTo<'_>, lane: Lane, backlog: Arc<Backlog>) -> Deliver {
+    fn new(to: &DeliverTo<'_>, lane: Lane, backlog: Arc<Backlog>, peer: Peer) -> Deliver {
         let policy = Policy {
             source: to.ledger.name().to_owned(),
             hook: to.hook.name.clone(),
             rate: if lane == Lane::Deaths { to.hook.rate } else { Rate::Unlimited },
+            spacing: spacing(to.hook.format),
             give_up_after: to.hook.give_up_after,
             fingerprint: to.hook.fingerprint.clone(),
         };
@@ -161,6 +169,7 @@ impl Deliver {
             client: to.client.clone(),
             metrics: Arc::clone(&to.metrics),
             backlog,
+            peer,
             outbox_cap: to.outbox_cap,
             grace: to.grace,
             plan: None,
@@ -202,6 +211,7 @@ impl Deliver {
         });
         let plan = Plan::new(self.policy.clone(), state);
         if plan.is_off() {
+            self.peer.gone();
             self.warn_off();
         }
         self.plan = Some(plan);
@@ -214,7 +224,12 @@ impl Deliver {
         let Some(plan) = &mut self.plan else { return Ok(false) };
         let room = plan.read_up_to(now);
         let due = self.read_at.is_none_or(|at| monotonic().duration_since(at) >= POLL);
-        if room == 0 || self.caught_up && !self.told_read && !due {
+        if self.caught_up && !self.told_read && !due {
+            return Ok(false);
+        }
+        if room == 0 {
+            // There may be more by now: that is to be counted, though it cannot be read.
+            self.caught_up = false;
             return Ok(false);
         }
         // Before the read, so that a change during it is noticed after it.
@@ -253,8 +268,23 @@ impl Deliver {
         Ok(!self.caught_up)
     }
 
+    /// Takes over what the other lane has found out about the receiver.
+    fn hear(&mut self, told: Told) {
+        let now = self.now();
+        let Some(plan) = &mut self.plan else { return };
+        if told.gone {
+            let notes: Vec<_> = plan.gone_elsewhere().into_iter().collect();
+            self.tell(&notes, None);
+        } else if told.works {
+            plan.works_elsewhere(now);
+        }
+    }
+
     /// Lets time pass in the plan, starts what is due, and saves beside it.
     fn advance(&mut self) {
+        if let Some(told) = self.peer.news() {
+            self.hear(told);
+        }
         let now = self.now();
         let Some(plan) = &mut self.plan else { return };
         let notes = plan.tick(now);
@@ -303,7 +333,16 @@ impl Deliver {
                 self.tell(&notes, None);
             }
             Done::NoStore => plan.postponed(key, now),
+            Done::Outdated => {
+                plan.skipped(key);
+                tracing::debug!(source = self.policy.source, hook = self.hook, event = %key, "a test nobody waits for");
+            }
             Done::Sent(sent) => {
+                match sent.outcome {
+                    Outcome::Delivered | Outcome::Rejected => self.peer.works(),
+                    Outcome::SwitchedOff => self.peer.gone(),
+                    Outcome::Retry { .. } => {}
+                }
                 let notes = plan.settled(key, sent.outcome, now, fastrand::f64());
                 self.count(key, &sent);
                 self.tell(&notes, Some(&sent));
@@ -378,6 +417,7 @@ impl Deliver {
         let left = |since: Option<Instant>, period: Duration| {
             since.map_or(Duration::ZERO, |at| period.saturating_sub(clock.duration_since(at)))
         };
+        let failing = plan.is_failing();
         let behind = self.is_behind();
         let mut wait = if room { left(self.read_at, POLL) } else { POLL };
         if behind {
@@ -397,6 +437,8 @@ impl Deliver {
             Ok(()) = self.changes.changed(), if room && !self.told_read => {
                 self.told_read = true;
             }
+            // Only a lane that waits for the receiver cares at once; any other listens at its next step.
+            told = self.peer.next(), if failing => self.hear(told),
             () = tokio::time::sleep(wait) => {}
         }
         self.collect().await
@@ -432,7 +474,11 @@ async fn attempt(ledger: Arc<dyn Ledger>, client: Client, lane: Lane, key: Key, 
             Err(_) => return Done::NoStore,
         },
     };
-    Done::Sent(client.send(&event, ledger.clock().now()).await)
+    let now = ledger.clock().now();
+    if is_outdated(&event, now) {
+        return Done::Outdated;
+    }
+    Done::Sent(client.send(&event, now).await)
 }
 
 #[async_trait]

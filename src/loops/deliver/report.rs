@@ -1,4 +1,5 @@
-//! What a delivery lane counts and logs: one line when something begins or ends, never the URL.
+//! What a delivery lane counts and logs: one line when something begins or ends, with the receiver's
+//! host and port, never more of its URL.
 
 use super::Deliver;
 use crate::{
@@ -20,7 +21,8 @@ impl Deliver {
         match sent.outcome {
             Outcome::Rejected => {
                 if self.rejected == 0 {
-                    tracing::warn!(source, hook, lane, status = sent.status, error, event = %key,
+                    let endpoint = self.client.endpoint();
+                    tracing::warn!(source, hook, lane, endpoint, status = sent.status, error, event = %key,
                         "the receiver rejects events for good; further ones are counted");
                 }
                 self.rejected += 1;
@@ -46,6 +48,7 @@ impl Deliver {
                     source,
                     hook,
                     lane,
+                    endpoint = self.client.endpoint(),
                     status = sent.and_then(|sent| sent.status),
                     error = sent.and_then(|sent| sent.error.as_deref()),
                     next_try_seconds = pause.as_secs_f64(),
@@ -66,6 +69,7 @@ impl Deliver {
                         source,
                         hook,
                         lane,
+                        endpoint = self.client.endpoint(),
                         events,
                         "given up; `sexton hooks resend` sends what is still there"
                     );
@@ -83,6 +87,7 @@ impl Deliver {
             source = self.policy.source,
             hook = self.hook,
             lane = self.lane.as_str(),
+            endpoint = self.client.endpoint(),
             "the receiver is gone (410); switched off until the hook's configuration changes"
         );
     }

@@ -4,7 +4,6 @@
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
 pub(crate) mod ledger;
-pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
