@@ -171,7 +171,9 @@ impl Ingest {
         if let Some(existing) = &progress.existing {
             let mut tally = existing.tally.clone();
             for letter in &batch.letters[..old] {
-                tally.add(letter.died_at, &letter.group.0, || JobDead::of(source, letter, Include::default()));
+                // The least that is known of its deaths is this one.
+                let sample = || JobDead { deaths: 1, ..JobDead::of(source, letter, Include::default()) };
+                tally.add(letter.died_at, &letter.group.0, sample);
             }
             if announced > 0 || batch.caught_up || batch.cursor == existing.until {
                 let digest = || Box::new(EventData::Digest(Box::new(tally.digest(source, "existing"))));

@@ -146,3 +146,28 @@ async fn a_clean_stop_hands_over_in_under_a_second() {
         first = second;
     }
 }
+
+#[tokio::test]
+async fn one_dlq_under_two_names_has_one_leader_all_the_same() {
+    let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
+    let mut con = redis.connect().await;
+    let port = redis.port().unwrap();
+    let source = |name: &str, host: &str| {
+        format!("{{name: {name}, smallage: {{url: \"redis://{host}:{port}\", namespace: {NS}}}}}")
+    };
+    let sexton = Sexton::run(&format!(
+        "sources: [{}, {}]\nhttp: {{listen: \"127.0.0.1:0\"}}\nlease: {{ttl: 1s}}\nannounce_existing: true\n",
+        source("a", "127.0.0.1"),
+        source("b", "localhost")
+    ));
+    let http = sexton.http().await;
+    sexton.process.says("standing by").await;
+    bury_many(&mut con, NS, 0..50).await;
+    http.metric_is("sexton_jobs_dead_total", &[], 50.0).await;
+    // Longer than a lease: whoever would take it from the other has had the chance.
+    tokio::time::sleep(TTL * 2).await;
+    assert_eq!(http.metric("sexton_leader", &[]).await, Some(1.0), "over both names");
+    let epoch: u64 = con.hget(format!("{{{NS}}}:sexton:state"), "epoch").await.unwrap();
+    assert_eq!(epoch, 1);
+    assert_eq!(every_death_announced_once(&mut con, NS).await, Ok(50));
+}
