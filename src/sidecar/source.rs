@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How often a standby looks at the lease, at most. Short enough that a clean stop hands over within a second.
-const LOOK_EVERY: Duration = Duration::from_millis(700);
+const LOOK_EVERY: Duration = Duration::from_millis(600);
 /// Every so many looks, a standby tries for a lease that seems to be held.
 const TRY_ANYWAY: u32 = 50;
 /// What requests in flight get to end by themselves when Sexton is told to stop.
