@@ -325,8 +325,17 @@ impl Plan {
         Some(Event { id: frozen.id.clone(), at: Millis(frozen.at), data })
     }
 
-    /// What a request came to. `chance` (0 to 1) jitters the pause before another one.
+    /// True if the answer to this request means something. One that was on its way when the hook was switched off
+    /// went with everything else, and is counted there.
+    pub fn awaits(&self, key: Key) -> bool {
+        self.in_flight.contains(&key)
+    }
+
+    /// What a request came to, if it is awaited. `chance` (0 to 1) jitters the pause before another one.
     pub fn settled(&mut self, key: Key, outcome: Outcome, now: Millis, chance: f64) -> Vec<Note> {
+        if !self.awaits(key) {
+            return Vec::new();
+        }
         let was_probe = self.come_back(key);
         match outcome {
             Outcome::Delivered | Outcome::Rejected => {
@@ -420,9 +429,13 @@ impl Plan {
         (!self.is_off()).then(|| Note::SwitchedOff(self.switch_off()))
     }
 
-    /// Drops everything else; returns how many events that was.
+    /// Drops everything else, also what is on its way: its answer may never come, or be a failure nobody tries again.
+    /// Returns how many events that was.
     fn switch_off(&mut self) -> u64 {
         let dropped = self.state.unsettled();
+        self.in_flight.clear();
+        self.probe = None;
+        self.hint_waits = false;
         self.state.off = Some(self.policy.fingerprint.clone());
         self.state.pending = BTreeMap::new();
         self.state.digests.clear();

@@ -10,6 +10,7 @@ use reqwest::{
 };
 
 use super::{
+    answer::{Given, refusal},
     format::{self, Body},
     of_status,
     redact::Leaving,
@@ -33,8 +34,6 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const READ_AT_MOST: usize = 4_096;
 /// How long a response is waited for once its status is known. Nothing depends on what it says.
 const BODY_PATIENCE: Duration = Duration::from_secs(1);
-/// Characters of a refusing response that an error shows.
-const SHOWN: usize = 200;
 
 /// A client cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +59,7 @@ pub struct Sent {
     pub outcome: Outcome,
     /// The HTTP status, if there was one.
     pub status: Option<u16>,
-    /// What went wrong, without the URL or any secret.
+    /// What went wrong, without the URL, any secret, or anything of the event.
     pub error: Option<String>,
     /// How long it took, from before the connection to the status.
     pub seconds: f64,
@@ -153,6 +152,8 @@ impl Client {
             Err(Unsent::Later(error)) => return sent(Outcome::Retry { after: None }, None, Some(error)),
             Err(Unsent::Never(error)) => return sent(Outcome::Rejected, None, Some(error)),
         };
+        // Shares the body with the request: an answer is shown only if it repeats nothing of what was sent.
+        let kept = request.try_clone();
         let response = match self.http.execute(request).await {
             Ok(response) => response,
             Err(error) => return sent(Outcome::Retry { after: None }, None, Some(transport(error))),
@@ -164,9 +165,20 @@ impl Client {
         let left = self.timeout.saturating_sub(monotonic().duration_since(started));
         let said = read(response, left.min(BODY_PATIENCE)).await;
         if outcome != Outcome::Delivered {
-            sent.error = Some(refusal(status.as_u16(), status.canonical_reason(), &said, &url));
+            let refused = |said: &[u8], given| refusal(status.as_u16(), status.canonical_reason(), said, given);
+            sent.error = Some(match &kept {
+                Some(kept) => refused(&said, &self.given(&url, kept)),
+                None => refused(&[], &Given::default()),
+            });
         }
         sent
+    }
+
+    /// What was sent with this request, to the URL as it is configured.
+    fn given<'a>(&self, url: &Url, request: &'a reqwest::Request) -> Given<'a> {
+        let signing = self.secrets.iter().filter_map(|secret| secret.read().ok());
+        let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
+        Given::new(url, request.headers(), signing.map(|secret| secret.reveal().to_owned()), body)
     }
 
     fn request(&self, event: &Event, now: Millis) -> Result<(reqwest::Request, Url), Unsent> {
@@ -176,7 +188,8 @@ impl Client {
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let mut set = |name: &'static str, value: &str| match HeaderValue::from_str(value) {
-            Ok(value) => {
+            Ok(mut value) => {
+                value.set_sensitive(name.ends_with("signature"));
                 headers.insert(HeaderName::from_static(name), value);
                 Ok(())
             }
@@ -231,21 +244,6 @@ async fn read(mut response: Response, patience: Duration) -> Vec<u8> {
     said
 }
 
-/// A refusal in one line: the status, and what the receiver says to it, unless it repeats the URL.
-fn refusal(status: u16, reason: Option<&str>, said: &[u8], url: &Url) -> String {
-    let mut text = String::from_utf8_lossy(said).into_owned();
-    let query = url.query().unwrap_or_default();
-    for part in [url.as_str(), url.path(), query, url.password().unwrap_or_default()] {
-        if part.len() > 1 {
-            text = text.replace(part, "***");
-        }
-    }
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHOWN).collect();
-    let line: String = line.chars().filter(|c| !c.is_control()).collect();
-    let head = reason.map_or_else(|| status.to_string(), |reason| format!("{status} {reason}"));
-    if line.is_empty() { head } else { format!("{head}: {line}") }
-}
-
 /// An error of the transport with its causes, without the URL.
 fn transport(error: reqwest::Error) -> String {
     chain(&error.without_url())
@@ -263,26 +261,4 @@ fn chain(error: &reqwest::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_shows_the_receivers_words_but_never_the_url() {
-        let url: Url = "https://u:pa55word@hooks.example.test/services/T0/B0/secret?token=abc".parse().unwrap();
-        for (said, expected) in [
-            ("", "404 Not Found"),
-            ("no_service", "404 Not Found: no_service"),
-            ("a\r\n\tb\u{1b}[31m", "404 Not Found: a b[31m"),
-            (
-                "The URL /services/T0/B0/secret was not found, token=abc, pa55word",
-                "404 Not Found: The URL *** was not found, ***, ***",
-            ),
-        ] {
-            assert_eq!(refusal(404, Some("Not Found"), said.as_bytes(), &url), expected);
-        }
-        assert_eq!(refusal(599, None, "é".repeat(900).as_bytes(), &url), format!("599: {}", "é".repeat(SHOWN)));
-    }
 }

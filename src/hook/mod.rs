@@ -3,6 +3,7 @@
 //! The only owner of `reqwest`. It keeps no state between requests and decides nothing about further tries: that is
 //! `delivery`'s.
 
+mod answer;
 mod client;
 mod format;
 mod outcome;

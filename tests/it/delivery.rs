@@ -446,6 +446,31 @@ async fn what_one_lane_finds_working_the_other_tries_at_once() {
 }
 
 #[tokio::test]
+async fn what_goes_with_a_receiver_that_is_gone_is_counted_once_also_what_was_on_its_way() {
+    let (store, receiver) = (Store::start().await, Receiver::start().await);
+    let running = Running::start(&store, &hook(&receiver.url())).await;
+    // Sixteen on their way; the others answer when the hook is off already, each in another way.
+    let late = |status| Behaviour::After(Duration::from_millis(300), Box::new(Behaviour::status(status)));
+    receiver.script([Behaviour::After(Duration::from_millis(100), Box::new(Behaviour::status(410)))]);
+    receiver.script([late(204), late(503), late(400)]);
+    receiver.otherwise(late(410));
+    store.post((0..200).map(death)).await;
+    running.until("rejected", |running| running.deliveries("rejected") >= 200).await;
+    let metrics = Arc::clone(&running.metrics);
+    // Waits for what is on its way.
+    running.stop().await;
+    let counted: Vec<_> = metrics
+        .render()
+        .lines()
+        .filter(|line| line.starts_with("sexton_hook_deliveries_total{"))
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+        .collect();
+    assert_eq!(counted.iter().sum::<u64>(), 200, "{counted:?}");
+    assert!(receiver.requests().len() > 1);
+    assert_eq!(store.saved(Lane::Deaths).await.unsettled(), 0);
+}
+
+#[tokio::test]
 async fn what_one_lane_was_told_for_good_holds_for_the_other() {
     let (store, receiver) = (Store::start().await, Receiver::start().await);
     let running = Running::start(&store, &hook(&receiver.url())).await;

@@ -108,6 +108,35 @@ async fn a_refused_connection_is_tried_again_and_nothing_says_the_url() {
 }
 
 #[tokio::test]
+async fn an_answer_is_shown_unless_it_repeats_what_was_sent() {
+    let receiver = Receiver::start().await;
+    let mut config = hook(&receiver.url());
+    config.headers = vec![("X-Api-Key".to_owned(), Secret::new("HEADERSECRET999"))];
+    config.secrets = vec![SecretSource::Inline(Secret::new(SECRET))];
+    let client = Client::new(&config).unwrap();
+    for (status, said, shown) in [
+        (400, "you sent: POST, x-api-key: HEADERSECRET999", false),
+        (400, "unknown token s3cret-token for service s3cret-path", false),
+        (401, "no such secret: MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", false),
+        (422, r#"{"data":{"task":"send_email","job_id":"job-1"}}"#, false),
+        (422, "job-1 is not ours", false),
+        (503, "job-1 must wait", false),
+        (403, "invalid_token", true),
+        (404, "no_service", true),
+    ] {
+        receiver.script([Behaviour::Answer(status, Vec::new(), said)]);
+        let error = client.send(&death(1), NOW).await.error.unwrap();
+        let expected = if shown { format!(": {said}") } else { " (its answer is not shown)".to_owned() };
+        assert!(error.starts_with(&status.to_string()) && error.ends_with(&expected), "{said}: {error}");
+    }
+    // The signature is no secret of the configuration, but none of a log's business either.
+    let signature = receiver.requests()[0].header("webhook-signature").unwrap().to_owned();
+    receiver.script([Behaviour::Answer(401, Vec::new(), signature[..12].to_owned().leak())]);
+    let error = client.send(&death(1), NOW).await.error.unwrap();
+    assert!(error.ends_with("(its answer is not shown)"), "{error}");
+}
+
+#[tokio::test]
 async fn of_a_url_a_log_may_show_host_and_port_alone() {
     for (url, endpoint) in [
         ("https://u:s3cret@hooks.example.test/s3cret?token=s3cret", Some("hooks.example.test:443")),

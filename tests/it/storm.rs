@@ -7,7 +7,7 @@ use redis::AsyncCommands as _;
 use crate::support::{
     SOON, eventually,
     graveyard::bury_many,
-    process::Sexton,
+    process::{Sexton, Stream},
     receiver::{Behaviour, Receiver, Request},
     redis::{Options, Redis},
 };
@@ -113,6 +113,13 @@ async fn a_dead_hook_holds_up_nobody_and_is_told_of_everything_in_the_end() {
     let (singles, folded) = told(&requests);
     assert_eq!(singles + folded, 20_000);
     assert!(folded > 10_000, "what the cap would have taken is in a digest: {folded}");
+    let total = format!("\"events\":{folded}");
+    let ended = |line: &str| (line.contains("fits into the outbox again") && line.contains(&total)).then_some(());
+    sexton.process.line("how much was folded, in the end", ended).await;
+    let log = [Stream::Out, Stream::Err].map(|stream| sexton.process.shown(stream)).concat();
+    for (what, times) in [("the outbox is nearly full", 1), ("fits into the outbox again", 1)] {
+        assert_eq!(log.iter().filter(|line| line.contains(what)).count(), times, "{what}");
+    }
     let digests = requests.iter().filter(|request| request.json()["type"] == "dlq.digest").count();
     assert_eq!(digests, 1);
 }

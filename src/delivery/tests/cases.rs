@@ -309,6 +309,7 @@ fn a_hook_that_is_gone_gets_nothing_until_its_configuration_changes() {
     let mut plan = filled(per_minute(2), 5);
     let due = all_due(&mut plan, 1_000);
     assert_eq!(plan.settled(due[0].key, Outcome::SwitchedOff, Millis(1_100), 0.0), [Note::SwitchedOff(4)]);
+    assert!(due.iter().all(|due| !plan.awaits(due.key)), "counted with the rest, not again when it answers");
     assert_eq!(plan.settled(due[1].key, Outcome::SwitchedOff, Millis(1_100), 0.0), []);
     assert_eq!(take(&mut plan, &death(6), 1_200), Taken::Rejected);
     assert_eq!(all_due(&mut plan, 99_000), []);
@@ -326,6 +327,7 @@ fn what_one_lane_was_told_for_good_holds_for_the_other() {
     let due = all_due(&mut plan, 1_000);
     assert_eq!(plan.gone_elsewhere(), Some(Note::SwitchedOff(5)));
     assert_eq!(plan.gone_elsewhere(), None);
+    assert!(!plan.awaits(due[0].key));
     assert_eq!(plan.settled(due[0].key, Outcome::SwitchedOff, Millis(1_100), 0.0), []);
     assert_eq!(take(&mut plan, &death(6), 1_200), Taken::Rejected);
     assert!(loaded(&save(&mut plan).unwrap(), per_minute(2)).is_off());

@@ -35,7 +35,8 @@ pub fn body(format: Format, event: &Event) -> Body {
 pub fn spacing(format: Format) -> Duration {
     match format {
         Format::Standard | Format::CloudEvents | Format::Flexiq => Duration::ZERO,
-        // An incoming webhook takes about one message a second, and answers 429 to more.
+        // An incoming webhook takes about one message a second, and answers 429 to more. So a lane with a `rate` above
+        // 60/m falls behind in a storm: it may send more singles in a window than it has time for.
         Format::Slack => Duration::from_secs(1),
     }
 }

@@ -23,13 +23,31 @@ const COUNTED_PAGES: usize = 4;
 impl Deliver {
     /// True if the lane still needs something of what the outbox holds and could fold it.
     pub(super) fn is_behind(&self) -> bool {
-        let waits = self.plan.as_ref().is_some_and(|plan| plan.state().unsettled() > 0);
-        self.lane == Lane::Deaths && (waits || !self.caught_up)
+        // Switched off, it needs nothing and only counts what it reads.
+        let needs = |plan: &Plan| !plan.is_off() && (plan.state().unsettled() > 0 || !self.caught_up);
+        self.lane == Lane::Deaths && self.plan.as_ref().is_some_and(needs)
+    }
+
+    /// True if nothing of what the outbox holds is in danger, though some of it may still be on its way.
+    fn keeps_up(&self) -> bool {
+        // A failing lane has room to read whenever it was relieved; that says nothing.
+        !self.is_behind() || (self.caught_up && self.plan.as_ref().is_some_and(|plan| !plan.is_failing()))
     }
 
     /// Makes room in an outbox that is nearly full, for a lane that is far behind: what stands in its older half is
     /// folded into a digest, so that it can be trimmed.
     pub(super) async fn relieve(&mut self) -> Result<(), StoreError> {
+        if self.keeps_up()
+            && let Some(events) = self.let_go.take()
+        {
+            let (source, hook) = (&self.policy.source, &self.hook);
+            tracing::info!(
+                source,
+                hook,
+                events,
+                "what this hook still needs fits into the outbox again; these many were folded"
+            );
+        }
         let now = monotonic();
         if !self.is_behind() || self.look_at.is_some_and(|at| at > now) {
             return Ok(());
@@ -39,7 +57,7 @@ impl Deliver {
         if length <= self.outbox_cap / 4 * 3 {
             return Ok(());
         }
-        let (mut after, mut seen, mut let_go) = (OutboxId::default(), 0_u64, 0_u64);
+        let (mut after, mut seen, mut passed) = (OutboxId::default(), 0_u64, 0_u64);
         let folded = |plan: &Option<Plan>| plan.as_ref().map_or(0, |plan| plan.state().overflowed());
         let before = folded(&self.plan);
         loop {
@@ -55,7 +73,7 @@ impl Deliver {
                 let wanted = self.selection.wants(&posted.event);
                 if plan.relieve(posted, wanted, |dead| leaving.brief(dead)) {
                     self.bodies.remove(&posted.id);
-                    let_go += 1;
+                    passed += 1;
                 }
             }
             seen += page.events.len() as u64;
@@ -65,16 +83,22 @@ impl Deliver {
             plan.passed(last);
             after = last;
         }
-        if let_go > 0 {
-            self.unread = self.unread.saturating_sub(let_go);
+        if passed > 0 {
+            self.unread = self.unread.saturating_sub(passed);
             self.save_now = true;
-            tracing::warn!(
-                source = self.policy.source,
-                hook = self.hook,
-                events = folded(&self.plan).saturating_sub(before),
-                outbox = length,
-                "the outbox is nearly full; what this hook was not told is folded into one digest"
-            );
+            let events = folded(&self.plan).saturating_sub(before);
+            if events > 0 && self.let_go.is_none() {
+                tracing::warn!(
+                    source = self.policy.source,
+                    hook = self.hook,
+                    events,
+                    outbox = length,
+                    "the outbox is nearly full; what this hook was not told is folded into one digest, and counted"
+                );
+            }
+            if events > 0 {
+                *self.let_go.get_or_insert(0) += events;
+            }
         }
         Ok(())
     }

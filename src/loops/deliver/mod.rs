@@ -100,6 +100,8 @@ pub struct Deliver {
     reload_at: Option<Instant>,
     /// Events rejected in a row.
     rejected: u64,
+    /// Events let go of since the outbox was nearly full; `None` while the lane keeps up.
+    let_go: Option<u64>,
 }
 
 /// What became of one try.
@@ -189,6 +191,7 @@ impl Deliver {
             count_at: None,
             reload_at: None,
             rejected: 0,
+            let_go: None,
         }
     }
 
@@ -326,7 +329,7 @@ impl Deliver {
             (error.id(), Done::Sent(Sent { outcome: retry, status: None, error: Some(text), seconds: 0.0 }))
         });
         let Some(key) = self.keys.remove(&id) else { return };
-        let Some(plan) = &mut self.plan else { return };
+        let Some(plan) = self.plan.as_mut().filter(|plan| plan.awaits(key)) else { return };
         match done {
             Done::Gone => {
                 let notes: Vec<_> = plan.gone(key).into_iter().collect();
@@ -365,7 +368,8 @@ impl Deliver {
         }
     }
 
-    /// Somebody else has saved this lane (`sexton hooks resend`), or a save of ours arrived though its answer did not.
+    /// Somebody else has saved this lane (`sexton hooks resend`), the store was rolled back, or a save of ours arrived
+    /// though its answer did not.
     async fn reload(&mut self, version: u64) -> Result<(), StoreError> {
         let saved = self.ledger.load_lane(&self.hook, self.lane).await?;
         let Some(plan) = &mut self.plan else { return Ok(()) };
@@ -382,7 +386,7 @@ impl Deliver {
         match LaneState::from_json(&saved.state) {
             Ok(state) => {
                 tracing::info!(source = self.policy.source, hook = self.hook, lane = self.lane.as_str(),
-                    after = %state.cursor(), "the delivery position was changed by hand");
+                    after = %state.cursor(), "the saved delivery state has changed under us; going on from it");
                 plan.replace(state);
                 self.bodies.clear();
                 self.caught_up = false;
@@ -395,7 +399,7 @@ impl Deliver {
         Ok(())
     }
 
-    /// A lane at rest saves nothing, so it would not notice a change by hand.
+    /// A lane at rest saves nothing, so it would not notice that somebody else has.
     async fn look_for_changes(&mut self) -> Result<(), StoreError> {
         let now = monotonic();
         let rests = self.saving.is_empty() && self.plan.as_ref().is_some_and(|plan| !plan.is_unsaved());
