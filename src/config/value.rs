@@ -44,11 +44,6 @@ pub(super) fn is_namespace(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| matches!(c, '{' | '}' | ':') || c.is_control())
 }
 
-/// Whether this is a fingerprint.
-pub(super) fn is_group(text: &str) -> bool {
-    text.len() == 12 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
-}
-
 /// Reads `unlimited`, or a number of events in a second, a minute or an hour: `60/m`.
 pub(super) fn rate(text: &str) -> Option<Rate> {
     if text == "unlimited" {
