@@ -21,7 +21,7 @@ mod value;
 
 pub use env::{Env, ProcessEnv};
 pub use problem::{Position, Problem, Problems};
-pub use read::{read, read_text};
+pub use read::{read, read_sources, read_text};
 pub use secret::{Secret, SecretError, SecretSource};
 
 use std::{path::PathBuf, time::Duration};
