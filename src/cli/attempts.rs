@@ -8,7 +8,10 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::text::{count, counted, cut_line};
-use crate::letter::{Account, Attempt, DeadLetter, ErrorInfo, Reason, Verdict, last_life, lives};
+use crate::{
+    event::ErrorText,
+    letter::{Account, Attempt, DeadLetter, ErrorInfo, Reason, Verdict, last_life, lives},
+};
 
 /// Characters of an error that a line shows.
 pub(super) const LONGEST_ERROR: usize = 2_000;
@@ -32,18 +35,16 @@ pub(super) struct AttemptShown {
     /// Counted from 1 within the life; none where the record does not say.
     number: Option<u32>,
     /// Both none where the record does not tell how it failed.
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    message: Option<String>,
+    #[serde(flatten)]
+    error: ErrorText,
     #[serde(skip)]
     line: String,
 }
 
 impl AttemptShown {
     fn new(life: usize, number: Option<u32>, error: &ErrorInfo) -> AttemptShown {
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let life = u32::try_from(life).unwrap_or(u32::MAX);
-        AttemptShown { life, number, kind: text(&error.kind), message: text(&error.message), line: error.to_string() }
+        AttemptShown { life, number, error: error.into(), line: error.to_string() }
     }
 }
 

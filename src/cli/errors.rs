@@ -15,7 +15,7 @@ use super::{
     text::{count, cut_line, line, when},
 };
 use crate::{
-    event::{ErrorText, rfc3339},
+    event::{ErrorText, rfc3339, text},
     ledger::Ledger,
     letter::{DeadLetter, Millis, Reason, Verdict},
 };
@@ -79,7 +79,6 @@ struct Shown {
 
 impl Death {
     fn of(source: &str, letter: &DeadLetter) -> Death {
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let lives = lives_of(letter);
         Death {
             source: source.to_owned(),
@@ -88,7 +87,7 @@ impl Death {
             task: text(&letter.task),
             reason: text(letter.reason.as_str()),
             died_at: rfc3339(letter.died_at),
-            error: ErrorText { kind: text(&letter.error.kind), message: text(&letter.error.message) },
+            error: ErrorText::from(&letter.error),
             history: letter.verdict.as_str(),
             attempts: lives.concat(),
             shown: Shown {

@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use crate::ledger::StoreError;
+use crate::{config::Problems, ledger::StoreError};
 
 /// The exit codes. Documented in `sexton --help`; scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,12 @@ pub(super) enum Failure {
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Failure {
+        Failure::Config(problems.to_string())
+    }
 }
 
 impl Failure {

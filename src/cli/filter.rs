@@ -11,17 +11,12 @@ use crate::{
     clock::millis,
     event::{Include, JobDead},
     ledger::{self, Ledger},
-    letter::{DeadLetter, Millis},
+    letter::{DeadLetter, Group, Millis, Reason},
     rule::{Matcher, Subject},
 };
 
 /// Entries read in one piece. Bounds the memory for a DLQ of any size.
 const PAGE: usize = 200;
-
-/// Every reason a framework gives for burying a job.
-const REASONS: [&str; 5] = ["max_attempts", "max_deliveries", "unknown_task", "malformed", "shed"];
-/// Digits of a group.
-const GROUP_DIGITS: usize = 12;
 
 /// Which entries are meant; all conditions must hold.
 #[derive(Args, Clone, Debug, Default)]
@@ -40,7 +35,7 @@ pub(super) struct FilterArgs {
     pub(super) task: Vec<Glob>,
 
     /// Why it was buried, as the framework names it; may be repeated
-    #[arg(long, value_name = "REASON", value_parser = REASONS)]
+    #[arg(long, value_name = "REASON", value_parser = Reason::NAMES)]
     pub(super) reason: Vec<String>,
 
     /// Group, 12 hexadecimal digits; may be repeated
@@ -80,10 +75,11 @@ impl FilterArgs {
 }
 
 fn parse_group(text: &str) -> Result<String, String> {
-    if text.len() == GROUP_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Ok(text.to_ascii_lowercase());
+    let group = text.to_ascii_lowercase();
+    if Group::is_one(&group) {
+        return Ok(group);
     }
-    Err(format!("a group is {GROUP_DIGITS} hexadecimal digits, as `sexton ls` shows it"))
+    Err(format!("a group is {} hexadecimal digits, as `sexton ls` shows it", Group::DIGITS))
 }
 
 fn globs(option: &str, globs: &[Glob]) -> Result<Option<GlobSet>, Failure> {
@@ -227,8 +223,8 @@ mod tests {
             vec![
                 DeadLetter { task: "send_email".into(), queue: "mail".into(), ..letter("1-0", 3_600) },
                 DeadLetter { task: "send_sms".into(), queue: "sms".into(), ..letter("2-0", 600) },
-                DeadLetter { task: "charge".into(), reason: crate::letter::Reason::Malformed, ..letter("3-0", 60) },
-                DeadLetter { task: "x".into(), group: crate::letter::Group("aaaaaaaaaaaa".into()), ..letter("4-0", 0) },
+                DeadLetter { task: "charge".into(), reason: Reason::Malformed, ..letter("3-0", 60) },
+                DeadLetter { task: "x".into(), group: Group("aaaaaaaaaaaa".into()), ..letter("4-0", 0) },
             ],
         );
         for (words, expected) in [

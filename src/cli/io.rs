@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal as _, Write};
 
 use serde::Serialize;
 
-use super::text::is_harmful;
+use crate::letter::is_harmful;
 
 /// The standard streams, or a test's.
 pub(super) struct Io<'a> {

@@ -93,7 +93,7 @@ enum Command {
     Stats(stats::StatsArgs),
     /// Look at hooks, test one, or send again
     Hooks(hooks::HooksArgs),
-    /// See all of it on a private Redis, in two minutes
+    /// See all of it on a private Redis, in less than a minute
     #[command(after_help = "Example:\n  sexton demo\n\nNeeds redis-server on the PATH. Leaves nothing behind.")]
     Demo,
 }
@@ -144,24 +144,24 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         }
         Command::Check(args) => check::check(&args.source.config(env)?, io),
         Command::Ls(args) => {
-            let config = args.source.config(env)?;
-            wait_for(Threads::One, async { ls::ls(&ledgers(&config)?, args, io).await })
+            let sources = args.source.sources(env)?;
+            wait_for(Threads::One, async { ls::ls(&ledgers(&sources)?, args, io).await })
         }
         Command::Show(args) => {
-            let config = args.source.config(env)?;
-            wait_for(Threads::One, async { show::show(&ledgers(&config)?, args, io).await })
+            let sources = args.source.sources(env)?;
+            wait_for(Threads::One, async { show::show(&ledgers(&sources)?, args, io).await })
         }
         Command::Errors(args) => {
-            let config = args.source.config(env)?;
-            wait_for(Threads::One, async { errors::errors(&ledgers(&config)?, args, io).await })
+            let sources = args.source.sources(env)?;
+            wait_for(Threads::One, async { errors::errors(&ledgers(&sources)?, args, io).await })
         }
         Command::Stats(args) => {
             let config = args.source.config(env)?;
-            wait_for(Threads::One, async { stats::stats(&config, &ledgers(&config)?, args, io).await })
+            wait_for(Threads::One, async { stats::stats(&config, &ledgers(&config.sources)?, args, io).await })
         }
         Command::Hooks(args) => {
             let config = args.verb.source().config(env)?;
-            wait_for(Threads::One, async { hooks::hooks(&config, &ledgers(&config)?, args, io).await })
+            wait_for(Threads::One, async { hooks::hooks(&config, &ledgers(&config.sources)?, args, io).await })
         }
         Command::Demo => wait_for(Threads::Many, async {
             let colours = if io.screen.emphasis { demo::Colours::On } else { demo::Colours::Off };

@@ -142,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cli::text::is_harmful;
+    use crate::letter::is_harmful;
 
     #[test]
     fn a_payload_is_shown_as_what_it_is() {

@@ -9,7 +9,7 @@ use super::{
     logging::{self, parse_level},
     source::SourceArgs,
 };
-use crate::{config::Config, ledger::StoreError, sidecar};
+use crate::{config::Config, sidecar};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -56,10 +56,5 @@ pub(super) async fn run(mut config: Config, args: &RunArgs, color: bool) -> Resu
             }
         });
     }
-    sidecar::run(config, sidecar::Options::default(), stop).await.map_err(|error| {
-        match error.downcast_ref::<StoreError>() {
-            Some(store) => Failure::Store { of: "sidecar".to_owned(), error: store.clone() },
-            None => Failure::Failed(format!("{error:#}")),
-        }
-    })
+    sidecar::run(config, sidecar::Options::default(), stop).await.map_err(|error| Failure::Failed(format!("{error:#}")))
 }

@@ -31,8 +31,8 @@ Examples:
 
 Control characters and invisible ones are written out (\\x1b, \\u{202e}). `-o json`
 has the fields of the job.dead event with traceback, attempts and payload (base64),
-`traceback_cut`, `error_from_history`, and in `fields` the record exactly as stored: names and values are texts where they
-are UTF-8, else {\"base64\": …}.";
+`traceback_cut`, `error_from_history`, and in `fields` the record exactly as stored:
+names and values are texts where they are UTF-8, else {\"base64\": …}.";
 
 /// Arguments of `sexton show`.
 #[derive(Args, Clone, Debug)]

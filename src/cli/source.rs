@@ -10,7 +10,7 @@ use globset::{Glob, GlobMatcher};
 
 use super::{exit::Failure, text::line};
 use crate::{
-    config::{Config, Env, read},
+    config::{Config, DEFAULT_NAMESPACE, Env, SourceConfig, read, read_sources},
     ledger::{Ledger, RawLetter},
     letter::Millis,
     smallage,
@@ -20,8 +20,6 @@ use crate::{
 const DEFAULT_FILE: &str = "sexton.yaml";
 /// Names the configuration file where no flag does.
 const FILE_VARIABLE: &str = "SEXTON_CONFIG";
-/// smallage's own default.
-const DEFAULT_NAMESPACE: &str = "lrs";
 
 /// Where the sources are found.
 #[derive(Args, Clone, Debug, Default)]
@@ -50,9 +48,17 @@ impl SourceArgs {
     fn config_in(&self, env: &dyn Env, working_directory: &Path) -> Result<Config, Failure> {
         if let Some(url) = &self.smallage {
             let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-            return Config::for_smallage(url, namespace).map_err(|problems| Failure::Config(problems.to_string()));
+            return Ok(Config::for_smallage(url, namespace)?);
         }
-        read(&self.file(env, working_directory)?, env).map_err(|problems| Failure::Config(problems.to_string()))
+        Ok(read(&self.file(env, working_directory)?, env)?)
+    }
+
+    /// The sources alone. What hooks need, such as their secrets, need not be there.
+    pub(super) fn sources(&self, env: &dyn Env) -> Result<Vec<SourceConfig>, Failure> {
+        if self.smallage.is_some() {
+            return self.config(env).map(|config| config.sources);
+        }
+        Ok(read_sources(&self.file(env, Path::new(""))?, env)?)
     }
 
     fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {
@@ -74,9 +80,9 @@ impl SourceArgs {
 }
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
-pub(super) fn ledgers(config: &Config) -> Result<Vec<Arc<dyn Ledger>>, Failure> {
+pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn Ledger>>, Failure> {
     let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
-    config.sources.iter().map(open).collect()
+    sources.iter().map(open).collect()
 }
 
 /// The store's time, by which ages are counted. Asks the store, so it also tells early whether there is one.

@@ -1,40 +1,26 @@
 //! Text for people: record text made harmless, times, ages and counts.
 //!
-//! Whatever comes from a record or a store goes through [`line`] or [`block`] before it is shown: a payload must not be
+//! Whatever comes from a record or a store goes through [`line()`] or [`block`] before it is shown: a payload must not be
 //! able to move the cursor, hide text, or turn its direction.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::borrow::Cow;
 
-use crate::{event::rfc3339, letter::Millis};
+use crate::{
+    event::rfc3339,
+    letter::{Millis, is_harmful, written_out},
+};
 
 /// How the lines of a block are set off.
 const INDENT: &str = "  ";
 /// A tab in a block.
 const TAB: &str = "    ";
 
-/// True for what a terminal would act on or not show: control characters (C0, DEL, C1), marks and overrides of
-/// direction, zero-width and other invisible characters, line separators, tags.
-pub(super) fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180e}'
-                | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-                | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-        )
-}
-
-/// Appends `text` with everything harmful written out (`\n`, `\x1b`, `\u{202e}`). The one way of record text to a person.
+/// Appends `text` with everything harmful written out. The one way of record text to a person.
 fn escape(into: &mut String, text: &str) {
     for c in text.chars() {
-        match c {
-            '\n' => into.push_str("\\n"),
-            '\r' => into.push_str("\\r"),
-            '\t' => into.push_str("\\t"),
-            c if !is_harmful(c) => into.push(c),
-            // Formatting into a string does not fail.
-            c if (c as u32) < 0x100 => drop(write!(into, "\\x{:02x}", c as u32)),
-            c => drop(write!(into, "\\u{{{:x}}}", c as u32)),
+        match written_out(c) {
+            Some(written) => into.push_str(&written),
+            None => into.push(c),
         }
     }
 }
@@ -49,7 +35,7 @@ pub(super) fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// As [`line`], with `…` after `max` characters of the original.
+/// As [`line()`], with `…` after `max` characters of the original.
 pub(super) fn cut_line(text: &str, max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(max) {
         None => line(text),

@@ -62,8 +62,17 @@ pub(super) struct Key {
 }
 
 /// Reads a document. `None` if it is empty, or if it cannot be read and a problem says so.
-pub(super) fn parse(text: &str, env: &dyn Env, problems: &mut Problems) -> Option<Rc<Node>> {
-    let mut builder = Builder { env, open: Vec::new(), anchors: HashMap::new(), root: None };
+///
+/// With `only`, variables are needed under this key of the root alone. A value elsewhere that lacks one is broken, which
+/// is no problem unless an alias brings it back.
+pub(super) fn parse(
+    text: &str,
+    env: &dyn Env,
+    only: Option<&'static str>,
+    problems: &mut Problems,
+) -> Option<Rc<Node>> {
+    let mut builder =
+        Builder { env, only, unneeded: Vec::new(), open: Vec::new(), anchors: HashMap::new(), root: None };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         match event {
@@ -110,6 +119,9 @@ enum NextInMap {
 
 struct Builder<'e> {
     env: &'e dyn Env,
+    only: Option<&'static str>,
+    /// Faults in values that are not needed.
+    unneeded: Vec<(Position, Fault)>,
     open: Vec<Open>,
     /// Finished nodes by the parser's number for their anchor, which begins at 1.
     anchors: HashMap<usize, Rc<Node>>,
@@ -144,6 +156,11 @@ impl Builder<'_> {
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(problems),
             Event::Alias(anchor) => {
+                if self.is_needed() {
+                    for (at, fault) in self.unneeded.drain(..) {
+                        note(fault, at, problems);
+                    }
+                }
                 let node = self.anchors.get(&anchor).cloned().unwrap_or_else(|| {
                     problems.add(at, "this alias has no finished value to repeat", "write the value out");
                     Rc::new(Node { at, value: Value::Broken, size: 1 })
@@ -170,7 +187,17 @@ impl Builder<'_> {
         }
     }
 
-    fn scalar(&self, text: &str, style: ScalarStyle, at: Position, problems: &mut Problems) -> Value {
+    /// Whether what comes next stands in a part of the document that is asked for.
+    fn is_needed(&self) -> bool {
+        match self.open.first() {
+            Some(Open { items: Items::Map { next: NextInMap::ValueOf(key), .. }, .. }) => {
+                self.only.is_none_or(|only| only == key.text)
+            }
+            _ => true,
+        }
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, at: Position, problems: &mut Problems) -> Value {
         if style == ScalarStyle::Plain && matches!(text, "" | "~" | "null" | "Null" | "NULL") {
             return Value::Nothing;
         }
@@ -180,18 +207,12 @@ impl Builder<'_> {
                 Value::Text(Text { value, written })
             }
             Err(faults) => {
+                let needed = self.is_needed();
                 for fault in faults {
-                    match fault {
-                        Fault::Unset(name) => problems.add(
-                            at,
-                            format!("the variable {name} is not set"),
-                            "set it in Sexton's environment, or write $${ where no variable is meant",
-                        ),
-                        Fault::Malformed => problems.add(
-                            at,
-                            "a ${ here is not followed by a variable's name and }",
-                            "write ${NAME} for a variable, or $${ where none is meant",
-                        ),
+                    if needed {
+                        note(fault, at, problems);
+                    } else {
+                        self.unneeded.push((at, fault));
                     }
                 }
                 Value::Broken
@@ -263,6 +284,21 @@ impl Builder<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn note(fault: Fault, at: Position, problems: &mut Problems) {
+    match fault {
+        Fault::Unset(name) => problems.add(
+            at,
+            format!("the variable {name} is not set"),
+            "set it in Sexton's environment, or write $${ where no variable is meant",
+        ),
+        Fault::Malformed => problems.add(
+            at,
+            "a ${ here is not followed by a variable's name and }",
+            "write ${NAME} for a variable, or $${ where none is meant",
+        ),
     }
 }
 

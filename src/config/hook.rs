@@ -1,6 +1,6 @@
 //! Reads `hooks:`.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
@@ -16,7 +16,7 @@ use super::{
     source::Names,
     url, value,
 };
-use crate::{event::Include, rule::Matcher};
+use crate::{event::Include, letter::hex, rule::Matcher};
 
 /// Every event there is, later versions' included.
 pub(super) const EVENTS: [&str; 9] = [
@@ -73,7 +73,7 @@ fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading
         events: events(&section, problems),
         matcher: matcher.unwrap_or_else(Matcher::default),
         headers: section.get("headers").map(|field| headers(field, problems)).unwrap_or_default(),
-        rate: section.get("rate").and_then(|field| rate(field, problems)).unwrap_or(DEFAULT_RATE),
+        rate: section.get("rate").and_then(|field| rate(field, format, problems)).unwrap_or(DEFAULT_RATE),
         timeout,
         give_up_after,
         include: section.get("include").map(|field| include(field, problems)).unwrap_or_default(),
@@ -177,8 +177,17 @@ fn headers(field: Field<'_>, problems: &mut Problems) -> Vec<(String, Secret)> {
     headers
 }
 
-fn rate(field: Field<'_>, problems: &mut Problems) -> Option<Rate> {
-    field.parsed("a rate", "write it like 10/s, 60/m, 1000/h or unlimited", problems, value::rate)
+fn rate(field: Field<'_>, format: Option<Format>, problems: &mut Problems) -> Option<Rate> {
+    let rate = field.parsed("a rate", "write it like 10/s, 60/m, 1000/h or unlimited", problems, value::rate)?;
+    let too_fast = match rate {
+        Rate::Unlimited => true,
+        Rate::Limited { events, per } => u64::from(events) > per.as_secs(),
+    };
+    if too_fast && format == Some(Format::Slack) {
+        let message = format!("{} is more than a Slack webhook takes, which is one message a second", field.shown());
+        problems.add(field.at(), message, "give rate: 60/m or less");
+    }
+    Some(rate)
 }
 
 fn include(field: Field<'_>, problems: &mut Problems) -> Include {
@@ -209,10 +218,7 @@ fn redact(field: Field<'_>, problems: &mut Problems) -> Vec<regex::Regex> {
 fn fingerprint(hook: &Node) -> String {
     let mut hash = Sha256::new();
     feed(hook, &mut hash);
-    hash.finalize().iter().take(8).fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&hash.finalize()[..8])
 }
 
 /// Every part is preceded by its kind and length, so that no two trees feed the same bytes.

@@ -7,10 +7,10 @@ use super::{
     problem::{Problems, nearest_or_all},
     shape, value,
 };
-use crate::rule::Matcher;
-
-/// Every reason a framework gives for burying a job.
-const REASONS: [&str; 5] = ["max_attempts", "max_deliveries", "unknown_task", "malformed", "shed"];
+use crate::{
+    letter::{Group, Reason},
+    rule::Matcher,
+};
 
 /// The conditions of a `match:`. `sources` are the names of all sources, where these are known.
 pub(super) fn matcher(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> Option<Matcher> {
@@ -89,7 +89,7 @@ fn set(field: Field<'_>, globs: &[Glob], problems: &mut Problems) -> GlobSet {
 }
 
 fn reasons(field: Field<'_>, problems: &mut Problems) -> Vec<String> {
-    let known = REASONS.map(|reason| (reason, reason));
+    let known = Reason::NAMES.map(|reason| (reason, reason));
     let fields = field.one_or_more(problems);
     fields.into_iter().filter_map(|field| field.choice("reasons", &known, problems)).map(str::to_owned).collect()
 }
@@ -105,7 +105,7 @@ fn groups(field: Field<'_>, problems: &mut Problems) -> Vec<String> {
     fields
         .into_iter()
         .filter_map(|field| {
-            field.parsed("a group", help, problems, |text| value::is_group(text).then(|| text.to_owned()))
+            field.parsed("a group", help, problems, |text| Group::is_one(text).then(|| text.to_owned()))
         })
         .collect()
 }

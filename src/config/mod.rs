@@ -21,8 +21,10 @@ mod value;
 
 pub use env::{Env, ProcessEnv};
 pub use problem::{Position, Problem, Problems};
-pub use read::{read, read_text};
+pub use read::{read, read_sources, read_text};
 pub use secret::{Secret, SecretError, SecretSource};
+pub use source::DEFAULT_NAMESPACE;
+pub use value::log_filter;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -48,6 +48,16 @@ impl Config {
 
 /// Reads the configuration in a file. Relative paths in it begin in its folder.
 pub fn read(path: &Path, env: &dyn Env) -> Result<Config, Problems> {
+    read_part(path, |folder, name, text| read_in(folder, name, text, env))
+}
+
+/// Reads nothing but the sources of the configuration in a file: for who only looks at a DLQ, and need not have the
+/// secrets of hooks.
+pub fn read_sources(path: &Path, env: &dyn Env) -> Result<Vec<SourceConfig>, Problems> {
+    read_part(path, |folder, name, text| sources_in(folder, name, text, env))
+}
+
+fn read_part<T>(path: &Path, part: impl FnOnce(PathBuf, &str, &str) -> Result<T, Problems>) -> Result<T, Problems> {
     let name = path.display().to_string();
     let mut problems = Problems::new(name.clone());
     let bytes = match read_file(path) {
@@ -59,7 +69,7 @@ pub fn read(path: &Path, env: &dyn Env) -> Result<Config, Problems> {
         }
     };
     match std::str::from_utf8(&bytes) {
-        Ok(text) => read_in(folder(path), &name, text, env),
+        Ok(text) => part(folder(path), &name, text),
         Err(error) => {
             let before = &bytes[..error.valid_up_to()];
             let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
@@ -93,8 +103,23 @@ fn folder(path: &Path) -> PathBuf {
 
 fn read_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env) -> Result<Config, Problems> {
     let mut reading = Reading { folder, problems: Problems::new(name) };
-    let root = document::parse(text, env, &mut reading.problems);
-    let config = match root.as_deref() {
+    let root = document::parse(text, env, None, &mut reading.problems);
+    let config = something(root.as_deref(), &mut reading).and_then(|root| config(root, &mut reading));
+    reading.problems.none_or(config)
+}
+
+fn sources_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env) -> Result<Vec<SourceConfig>, Problems> {
+    let mut reading = Reading { folder, problems: Problems::new(name) };
+    let root = document::parse(text, env, Some("sources"), &mut reading.problems);
+    let section = something(root.as_deref(), &mut reading)
+        .and_then(|root| Field::root(root).section(&shape::ROOT, &mut reading.problems));
+    let sources = section.and_then(|section| sources(&section, &mut reading));
+    reading.problems.none_or(sources)
+}
+
+/// The document, if there is anything in it.
+fn something<'n>(root: Option<&'n Node>, reading: &mut Reading) -> Option<&'n Node> {
+    match root {
         None | Some(Node { value: Value::Nothing, .. }) => {
             // Also after a problem that ended the reading: then that one stands for itself.
             if reading.problems.iter().next().is_none() {
@@ -103,16 +128,18 @@ fn read_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env) -> Result<Con
             }
             None
         }
-        Some(root) => config(root, &mut reading),
-    };
-    reading.problems.none_or(config)
+        root => root,
+    }
+}
+
+fn sources(section: &Section<'_>, reading: &mut Reading) -> Option<Vec<SourceConfig>> {
+    let field = section.need("sources", "name at least one DLQ to watch", &mut reading.problems)?;
+    source::sources(field, reading)
 }
 
 fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
     let section = Field::root(root).section(&shape::ROOT, &mut reading.problems)?;
-    let sources = section
-        .need("sources", "name at least one DLQ to watch", &mut reading.problems)
-        .and_then(|field| source::sources(field, reading));
+    let sources = sources(&section, reading);
     let names: Option<Vec<String>> =
         sources.as_ref().map(|sources| sources.iter().map(|source| source.name.clone()).collect());
 

@@ -44,11 +44,6 @@ pub(super) fn is_namespace(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| matches!(c, '{' | '}' | ':') || c.is_control())
 }
 
-/// Whether this is a fingerprint.
-pub(super) fn is_group(text: &str) -> bool {
-    text.len() == 12 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
-}
-
 /// Reads `unlimited`, or a number of events in a second, a minute or an hour: `60/m`.
 pub(super) fn rate(text: &str) -> Option<Rate> {
     if text == "unlimited" {
@@ -76,9 +71,9 @@ pub(super) fn duration(duration: Duration) -> String {
     format!("{ms}ms")
 }
 
-/// Checks a log filter. The filter's own reader takes any unknown word for a module that logs everything, so a slip in
+/// Checks a log filter; an error says what to write instead. The filter's own reader takes any unknown word for a module that logs everything, so a slip in
 /// a level would open the floodgates; here a word alone must be a level.
-pub(super) fn log_filter(text: &str) -> Result<(), String> {
+pub fn log_filter(text: &str) -> Result<(), String> {
     for directive in text.split(',').map(str::trim) {
         let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim();
         if !LEVELS.contains(&level.to_ascii_lowercase().as_str()) {

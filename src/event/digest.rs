@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorText, JobDead, rfc3339};
+use super::{ErrorText, JobDead, json, rfc3339};
 use crate::letter::Millis;
 
 /// Groups a tally keeps apart; the digest shows the first [`TOP_GROUPS`] of them.
@@ -66,6 +66,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// The tally as the ledger keeps it.
+    pub fn to_json(&self) -> String {
+        json(self)
+    }
+
     /// How many deaths it stands for.
     pub fn count(&self) -> u64 {
         self.count

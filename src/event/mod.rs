@@ -10,7 +10,7 @@ pub use time::rfc3339;
 
 use serde::{Deserialize, Serialize};
 
-use crate::letter::{DeadLetter, Millis};
+use crate::letter::{DeadLetter, ErrorInfo, Millis};
 
 /// Every kind of event there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,13 +178,19 @@ pub struct JobDead {
 }
 
 /// Type and message of an exception.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorText {
     /// The exception's type.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     /// The exception's message.
     pub message: Option<String>,
+}
+
+impl From<&ErrorInfo> for ErrorText {
+    fn from(error: &ErrorInfo) -> ErrorText {
+        ErrorText { kind: text(&error.kind), message: text(&error.message) }
+    }
 }
 
 /// The `data` of `hook.test`.
@@ -225,12 +231,13 @@ impl Include {
     }
 }
 
-/// JSON of our own events, which cannot fail: their keys are texts.
+/// JSON of our own events and tallies, which cannot fail: their keys are texts.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("an event is made of texts, numbers and lists")
 }
 
-fn text(value: &str) -> Option<String> {
+/// None for an empty text, which events have as `null`.
+pub(crate) fn text(value: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
@@ -250,7 +257,7 @@ impl JobDead {
             task: text(&letter.task),
             queue: text(&letter.queue),
             reason: text(letter.reason.as_str()),
-            error: ErrorText { kind: text(&letter.error.kind), message: text(&letter.error.message) },
+            error: ErrorText::from(&letter.error),
             attempts: letter.attempts,
             deliveries: letter.deliveries,
             history: letter.verdict.as_str().to_owned(),

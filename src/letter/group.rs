@@ -19,6 +19,14 @@ const ANY: char = '*';
 pub struct Group(pub String);
 
 impl Group {
+    /// How many hexadecimal digits it has.
+    pub const DIGITS: usize = 12;
+
+    /// Whether a text can be one.
+    pub fn is_one(text: &str) -> bool {
+        text.len() == Group::DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    }
+
     /// The group of a task's failure: the first 12 hexadecimal digits of
     /// `SHA-256(task, 0x00, type, 0x00, normalised message)`, all in UTF-8.
     ///
@@ -32,7 +40,7 @@ impl Group {
         hash.update([0]);
         hash.update(normalise(&error.message));
         let digest = hash.finalize();
-        Group(hex(&digest[..6]))
+        Group(hex(&digest[..Group::DIGITS / 2]))
     }
 }
 

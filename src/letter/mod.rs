@@ -12,7 +12,7 @@ pub use error::{Account, ErrorInfo};
 pub(crate) use group::hex;
 pub use group::{Group, normalise};
 pub use history::{Attempt, Verdict, conclude, last_life, lives};
-pub use visible::written_out;
+pub use visible::{is_harmful, written_out};
 
 /// A point in time: milliseconds since the Unix epoch, by the store's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +79,9 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every name a framework has for burying a job; `shed` is flexiq's, for a job refused by an overfull queue.
+    pub const NAMES: [&str; 5] = ["max_attempts", "max_deliveries", "unknown_task", "malformed", "shed"];
+
     /// Reads a framework's reason, shown lossily; never fails.
     pub fn parse(text: &str) -> Reason {
         match text {

@@ -3,8 +3,7 @@
 //! For terminals and chat messages, where a text must not move the cursor, hide, or turn its direction. Not for JSON,
 //! whose values stay exact.
 
-/// How `c` is written out (`\n`, `\x1b`, `\u{202e}`), if it is not to be shown as it is: control characters (C0, DEL,
-/// C1), marks and overrides of direction, zero-width and other invisible characters, line separators, tags.
+/// How `c` is written out (`\n`, `\x1b`, `\u{202e}`), if it is not to be shown as it is ([`is_harmful`]).
 pub fn written_out(c: char) -> Option<String> {
     match c {
         '\n' => Some("\\n".to_owned()),
@@ -16,7 +15,9 @@ pub fn written_out(c: char) -> Option<String> {
     }
 }
 
-fn is_harmful(c: char) -> bool {
+/// True for what a screen would act on or not show: control characters (C0, DEL, C1), marks and overrides of direction,
+/// zero-width and other invisible characters, line separators, tags.
+pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(
             c,

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::{Next, Step, Trouble};
+use super::{Next, Step};
 use crate::{
     clock::monotonic,
     ledger::{Lease, Ledger, StoreError},
@@ -23,20 +23,12 @@ pub struct Renew {
     ttl: Duration,
     /// When the store last confirmed the lease: before the request was sent, so this errs on the safe side.
     confirmed: Instant,
-    trouble: Trouble,
 }
 
 impl Renew {
     /// For a lease that was taken just now.
-    pub fn new(
-        ledger: Arc<dyn Ledger>,
-        lease: Lease,
-        metrics: Arc<Metrics>,
-        ttl: Duration,
-        trouble: &Trouble,
-    ) -> Renew {
-        let trouble = trouble.at("lease");
-        Renew { ledger, lease, metrics, ttl, confirmed: monotonic(), trouble }
+    pub fn new(ledger: Arc<dyn Ledger>, lease: Lease, metrics: Arc<Metrics>, ttl: Duration) -> Renew {
+        Renew { ledger, lease, metrics, ttl, confirmed: monotonic() }
     }
 }
 
@@ -44,6 +36,10 @@ impl Renew {
 impl Step for Renew {
     fn name(&self) -> &'static str {
         "lease"
+    }
+
+    fn longest_pause(&self) -> Duration {
+        self.ttl / 10
     }
 
     async fn step(&mut self, _stop: &CancellationToken) -> Result<Next, StoreError> {
@@ -56,18 +52,18 @@ impl Step for Renew {
         match answer {
             Ok(()) => {
                 self.confirmed = asked;
-                self.trouble.over();
                 self.metrics.up(self.ledger.name(), true);
                 Ok(Next::After(self.ttl / 3))
             }
             Err(StoreError::Fenced) => Err(StoreError::Fenced),
             Err(error) => {
-                self.trouble.failed(&error);
-                self.metrics.up(self.ledger.name(), false);
-                if monotonic().duration_since(self.confirmed) >= self.ttl {
-                    return Err(StoreError::Fenced);
+                let source = self.ledger.name();
+                self.metrics.up(source, false);
+                if monotonic().duration_since(self.confirmed) < self.ttl {
+                    return Err(error);
                 }
-                Ok(Next::After((self.ttl / 10).mul_f64(0.5 + fastrand::f64())))
+                tracing::warn!(source, code = error.code(), %error, "the lease could not be renewed in time");
+                Err(StoreError::Fenced)
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::ledger::StoreError;
 
 /// The first pause after a failed step; doubled for each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause between tries at a store in trouble.
+/// The longest such pause of a loop that does not say otherwise.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What a loop wants after a step.
@@ -27,6 +27,11 @@ pub enum Next {
 pub trait Step: Send {
     /// Its name in logs, such as `ingest`.
     fn name(&self) -> &'static str;
+
+    /// The longest pause between tries at a store in trouble.
+    fn longest_pause(&self) -> Duration {
+        LONGEST_PAUSE
+    }
 
     /// One round. It may wait inside for something to do, but comes back soon once `stop` is cancelled.
     async fn step(&mut self, stop: &CancellationToken) -> Result<Next, StoreError>;
@@ -52,7 +57,9 @@ pub enum Ended {
 /// of a source share.
 pub async fn run(mut step: Box<dyn Step>, trouble: &Trouble, stop: CancellationToken) -> Ended {
     let trouble = trouble.at(step.name());
-    let mut pause = FIRST_PAUSE;
+    let longest = step.longest_pause();
+    let first = FIRST_PAUSE.min(longest);
+    let mut pause = first;
     loop {
         if stop.is_cancelled() {
             return match step.settle().await {
@@ -67,7 +74,7 @@ pub async fn run(mut step: Box<dyn Step>, trouble: &Trouble, stop: CancellationT
         let wait = match step.step(&stop).await {
             Ok(next) => {
                 trouble.over();
-                pause = FIRST_PAUSE;
+                pause = first;
                 match next {
                     Next::Again => continue,
                     Next::After(wait) => wait,
@@ -78,7 +85,7 @@ pub async fn run(mut step: Box<dyn Step>, trouble: &Trouble, stop: CancellationT
             Err(error) => {
                 trouble.failed(&error);
                 let jittered = pause.mul_f64(0.5 + fastrand::f64());
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(longest);
                 jittered
             }
         };
@@ -86,5 +93,50 @@ pub async fn run(mut step: Box<dyn Step>, trouble: &Trouble, stop: CancellationT
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails three times, works once, and looks each time whether the trouble is on.
+    struct Failing {
+        steps: u32,
+        trouble: Trouble,
+        seen: std::sync::mpsc::Sender<bool>,
+    }
+
+    #[async_trait]
+    impl Step for Failing {
+        fn name(&self) -> &'static str {
+            "failing"
+        }
+
+        fn longest_pause(&self) -> Duration {
+            Duration::from_millis(1)
+        }
+
+        async fn step(&mut self, stop: &CancellationToken) -> Result<Next, StoreError> {
+            self.seen.send(self.trouble.is_on()).unwrap();
+            self.steps += 1;
+            match self.steps {
+                1..=3 => Err(StoreError::Unavailable("refused".to_owned())),
+                4 => Ok(Next::Again),
+                _ => {
+                    stop.cancel();
+                    Ok(Next::Again)
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_trouble_lasts_until_the_step_works() {
+        let trouble = Trouble::new("orders", "test");
+        let (seen, looks) = std::sync::mpsc::channel();
+        let step = Failing { steps: 0, trouble: trouble.at("look"), seen };
+        assert_eq!(run(Box::new(step), &trouble, CancellationToken::new()).await, Ended::Stopped);
+        assert_eq!(looks.iter().collect::<Vec<_>>(), [false, true, true, true, false]);
     }
 }

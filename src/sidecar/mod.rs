@@ -55,7 +55,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         let watch = source::Watch::new(ledger, Arc::clone(&config), Arc::clone(&metrics), &holder, stop.clone());
         watches.spawn(watch.run());
     }
-    let mut outcome = Ok(());
+    let (mut outcome, mut port_open) = (Ok(()), true);
     loop {
         tokio::select! {
             ended = watches.join_next() => match ended {
@@ -69,14 +69,17 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
                     }
                 }
             },
-            ended = &mut port, if !port.is_finished() => {
-                outcome = ended.context("the HTTP server died").and_then(|()| bail!("the HTTP server ended early"));
+            ended = &mut port, if port_open => {
+                port_open = false;
+                if outcome.is_ok() {
+                    outcome = ended.context("the HTTP server died").and_then(|()| bail!("the HTTP server ended early"));
+                }
                 stop.cancel();
             }
         }
     }
     close_port.cancel();
-    if !port.is_finished() {
+    if port_open {
         // A client that holds its connection open must not hold up the end.
         let _ = tokio::time::timeout(PORT_GRACE, &mut port).await;
         port.abort();

@@ -129,18 +129,10 @@ impl Watch {
         let source = self.ledger.name().to_owned();
         tracing::info!(source, epoch = lease.epoch, "leading");
         let keep = CancellationToken::new();
-        let renew = Renew::new(
-            Arc::clone(&self.ledger),
-            lease.clone(),
-            Arc::clone(&self.metrics),
-            self.config.lease_ttl,
-            &self.trouble,
-        );
+        let renew =
+            Renew::new(Arc::clone(&self.ledger), lease.clone(), Arc::clone(&self.metrics), self.config.lease_ttl);
         let mut renewal = JoinSet::new();
-        renewal.spawn({
-            let (trouble, keep) = (self.trouble.at("lease"), keep.clone());
-            async move { loops::run(Box::new(renew), &trouble, keep).await }
-        });
+        self.spawn_loop(&mut renewal, &keep, Box::new(renew));
 
         let term = CancellationToken::new();
         let mut work = JoinSet::new();
@@ -154,8 +146,7 @@ impl Watch {
                         ended = first(&mut renewal) => ended?,
                     }
                 }
-                Err(StoreError::Fenced) => Ended::Fenced,
-                Err(_) => Ended::Stopped,
+                Err(ended) => ended,
             },
             ended = first(&mut renewal) => ended?,
         };
@@ -192,19 +183,19 @@ impl Watch {
         Ok(())
     }
 
-    /// Attaches, for as long as it takes.
-    async fn attach(&mut self, lease: &Lease) -> Result<Attached, StoreError> {
+    /// Attaches, for as long as it takes; else why the term ended before.
+    async fn attach(&mut self, lease: &Lease) -> Result<Attached, Ended> {
         let source = self.ledger.name().to_owned();
         let options = AttachOptions { announce_existing: self.config.announce_existing, seen_before: self.has_led };
         let trouble = self.trouble.at("attach");
         let attached = loop {
             match self.begin(lease, options).await {
                 Ok(attached) => break attached,
-                Err(StoreError::Fenced) => return Err(StoreError::Fenced),
+                Err(StoreError::Fenced) => return Err(Ended::Fenced),
                 Err(error) => trouble.failed(&error),
             }
             tokio::select! {
-                () = self.stop.cancelled() => return Err(StoreError::Moved),
+                () = self.stop.cancelled() => return Err(Ended::Stopped),
                 () = tokio::time::sleep(LOOK_EVERY.mul_f64(0.5 + fastrand::f64())) => {}
             }
         };
@@ -276,10 +267,14 @@ impl Watch {
             steps.push(Box::new(Trim::new(ledger(), lease.clone(), lane, names.clone(), self.config.outbox, every)));
         }
         for step in steps {
-            let (trouble, term) = (self.trouble.at(step.name()), term.clone());
-            work.spawn(async move { loops::run(step, &trouble, term).await });
+            self.spawn_loop(work, term, step);
         }
         Ok(())
+    }
+
+    fn spawn_loop(&self, among: &mut JoinSet<Ended>, stop: &CancellationToken, step: Box<dyn Step>) {
+        let (trouble, stop) = (self.trouble.at(step.name()), stop.clone());
+        among.spawn(async move { loops::run(step, &trouble, stop).await });
     }
 }
 

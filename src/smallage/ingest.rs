@@ -16,7 +16,7 @@ use crate::{
     event::{Lane, Tally},
     ledger::{
         AttachOptions, Attached, Batch, Commit, Committed, Cursor, Existing, ExistingStep, JobCounts, Lease, Loss,
-        Result, StoreError, Survey,
+        Result, Survey,
     },
     letter::Millis,
 };
@@ -96,9 +96,9 @@ impl Smallage {
             deaths.iter().filter(|death| !death.job_id.is_empty()).map(|death| self.keys.job(&death.job_id)).collect();
         let (step, step_data, step_at) = match existing {
             None => ("", String::new(), 0),
-            Some(ExistingStep::Counting(tally)) => ("counting", to_json(&*tally)?, 0),
+            Some(ExistingStep::Counting(tally)) => ("counting", tally.to_json(), 0),
             Some(ExistingStep::Done(None)) => ("done", String::new(), 0),
-            Some(ExistingStep::Done(Some(digest))) => ("done", to_json(&*digest)?, self.clock.now().0),
+            Some(ExistingStep::Done(Some(digest))) => ("done", digest.to_json(), self.clock.now().0),
         };
         let mut keys: Vec<&str> = vec![&lease_key, &state, &outbox];
         keys.extend(job_keys.iter().map(String::as_str));
@@ -123,8 +123,7 @@ impl Smallage {
         let answer = self.commands.run_script(&self.scripts.commit, &keys, &args).await?;
         let mut reply = Reply::of_script(answer)?;
         let outbox_len = reply.number()?;
-        let mut jobs: Vec<JobCounts> =
-            deaths.iter().map(|death| JobCounts { deaths: u32::from(!death.job_id.is_empty()), retries: 0 }).collect();
+        let mut jobs = vec![JobCounts { deaths: 1, retries: 0 }; deaths.len()];
         while reply.len() >= 3 {
             let (index, deaths, retries) = (reply.number()?, reply.number()?, reply.number()?);
             if let Some(job) = usize::try_from(index).ok().and_then(|index| jobs.get_mut(index)) {
@@ -174,10 +173,6 @@ pub(super) fn count(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| StoreError::Unexpected(format!("cannot write JSON: {error}")))
-}
-
 /// The event's JSON around the values of `deaths` and `retries`. Quotes inside a text are escaped in JSON, so the hole
 /// cannot be found anywhere but where it is.
 fn split_at_hole(json: &str) -> (&str, &str) {
@@ -200,7 +195,7 @@ mod tests {
             attempt_errors: Some(vec![HOLE.to_owned()]),
             ..JobDead::default()
         };
-        let json = to_json(&event).unwrap();
+        let json = event.to_json();
         let (head, tail) = split_at_hole(&json);
         let filled = format!(r#"{head}7,"retries":2{tail}"#);
         let back: JobDead = serde_json::from_str(&filled).unwrap();

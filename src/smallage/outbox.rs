@@ -5,7 +5,6 @@ use redis::cmd;
 use super::{
     Smallage,
     connection::Arg,
-    ingest::to_json,
     reply::{self, Reply, StreamEntry},
     store::REMEMBER_LANES,
 };
@@ -84,7 +83,7 @@ impl Smallage {
             .arg("type")
             .arg(kind.as_str())
             .arg("data")
-            .arg(to_json(data)?)
+            .arg(data.to_json())
             .to_owned();
         let id = reply::text(&self.commands.run(&command).await?).unwrap_or_default();
         self.outbox_grew(kind.lane());

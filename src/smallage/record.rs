@@ -80,8 +80,9 @@ impl Fields {
 /// if `dlq_source` names a stream that is none of the namespace's queues; then only the `dlq_*` fields are read, and
 /// whatever the foreign fields are called, they are not taken for a job's.
 ///
-/// Texts that go into events are kept to 512 characters, the error's message to 2,000. A job id of more than
-/// 512 bytes is shortened to its beginning and a digest, so that it still tells jobs apart. `detail`, `payload`, `origin` and `dedup` are kept whole, and moved.
+/// Texts that go into events are kept to 512 characters, the error's message to 2,000. A job id of more than 512 bytes is
+/// shortened to its beginning and a digest, so that it still tells jobs apart. `detail`, `payload`, `origin` and `dedup`
+/// are kept whole, and moved.
 pub fn decode(keys: &Keys, entry_id: &str, fields: Vec<(Vec<u8>, Vec<u8>)>) -> DeadLetter {
     let mut fields = Fields::pick(fields);
     let origin = text(std::mem::take(&mut fields.dlq_source));

@@ -69,7 +69,7 @@ fn dependencies_point_one_way() {
         ("rule", &["letter", "event"]),
         ("event", &["letter"]),
         ("clock", &["letter"]),
-        ("config", &["event", "rule"]),
+        ("config", &["event", "letter", "rule"]),
         ("ledger", &["clock", "event", "letter"]),
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("metrics", &["ledger", "letter"]),

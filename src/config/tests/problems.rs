@@ -212,6 +212,14 @@ fn problems_of_hooks() {
                 "format: slack\nsecret: hunter2",
                 r#"7:5: "secret" is given, but nothing signs in the format slack; remove it: a Slack webhook's URL is its secret"#,
             ),
+            (
+                "format: slack\nrate: 61/m",
+                r#"7:11: "61/m" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
+            ),
+            (
+                "format: slack\nrate: unlimited",
+                r#"7:11: "unlimited" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
+            ),
             ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
             (
                 "events: [job.dead, 'alarm.*']",
@@ -388,6 +396,33 @@ hooks:
     let found = problems(text);
     assert!(found.len() >= 19, "{found:#?}");
     assert!(!found.iter().any(|line| line.contains("hunter2")), "{found:#?}");
+}
+
+#[test]
+fn who_reads_the_sources_alone_needs_no_variable_of_a_hook() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sexton.yaml");
+    let source = "sources: [{ name: orders, smallage: { url: redis://db, password: '${PASSWORD}' } }]\n";
+    let hooks = "hooks: [{ name: a, url: 'http://h', secret: &s '${NOBODY}', rate: fast }]\n";
+    let read = |text: String| {
+        std::fs::write(&path, text).unwrap();
+        read_sources(&path, &env()).map(|sources| sources[0].name.clone()).map_err(|problems| problems.to_string())
+    };
+    assert_eq!(read(format!("{hooks}{source}")).as_deref(), Ok("orders"));
+    for (text, problem) in [
+        (source.replace("PASSWORD", "NOBODY"), "1:66: the variable NOBODY is not set"),
+        (format!("{hooks}{}", source.replace("'${PASSWORD}'", "*s")), "1:45: the variable NOBODY is not set"),
+        (hooks.to_owned(), "1:1: \"sources\" is missing"),
+        (String::new(), " the configuration is empty"),
+        (format!("{source}hook: []"), "2:1: unknown key \"hook\""),
+    ] {
+        let expected = format!("{}:{problem}", path.display());
+        assert!(
+            read(text.clone()).is_err_and(|found| found.starts_with(&expected)),
+            "{text}: {:?}",
+            read(text.clone())
+        );
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn the_reference_names_every_key_with_its_default() {
     );
     let full = reference_in_full(folder.path());
     let mut problems = Problems::new("full");
-    let root = document::parse(&full, &env, &mut problems).unwrap();
+    let root = document::parse(&full, &env, None, &mut problems).unwrap();
     let mut given = Vec::new();
     paths(&root, "", &mut given);
     for (section, shape) in shape::ALL {

@@ -50,8 +50,8 @@ hooks:
     give_up_after: 7d
     include: [traceback, payload]
     redact: ['\b\d{13,16}\b', 'a$${2}']
-  - { name: chat, url_file: hook-url, format: slack, rate: unlimited, match: { history: any } }
-  - { name: flexiq, url: "http://127.0.0.1:8080/", format: flexiq, secret: any text }
+  - { name: chat, url_file: hook-url, format: slack, rate: 30/m, match: { history: any } }
+  - { name: flexiq, url: "http://127.0.0.1:8080/", format: flexiq, secret: any text, rate: unlimited }
   - { name: files, url: "http://h", secret_file: new }
 announce_existing: ${FLAG}
 http: { listen: "[::]:80" }
@@ -107,9 +107,10 @@ retention: {}
     assert_eq!(redact, [r"\b\d{13,16}\b", "a${2}"]);
 
     let chat = &config.hooks[1];
-    assert_eq!((chat.format, chat.rate, &chat.url), (Format::Slack, Rate::Unlimited, &file("hook-url")));
+    let slow = Rate::Limited { events: 30, per: Duration::from_secs(60) };
+    assert_eq!((chat.format, chat.rate, &chat.url), (Format::Slack, slow, &file("hook-url")));
     assert_eq!(chat.matcher.history, None);
-    assert_eq!(config.hooks[2].secrets, [inline("any text")]);
+    assert_eq!((&config.hooks[2].secrets[..], config.hooks[2].rate), (&[inline("any text")][..], Rate::Unlimited));
     assert_eq!(config.hooks[3].secrets, [file("new")]);
 
     assert!(config.announce_existing);
