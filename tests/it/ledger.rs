@@ -10,12 +10,15 @@ use sexton::{
         AttachOptions, Commit, Cursor, Death, ExistingStep, JobCounts, Lease, Ledger, Loss, OutboxId, StoreError,
         TryLease,
     },
+    loops::{Next, Renew, Step as _},
+    metrics::Metrics,
     smallage,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     eventually,
-    graveyard::{bury, bury_many, dlq, letter},
+    graveyard::{bury, bury_many, dlq, letter, with},
     redis::Redis,
 };
 
@@ -158,7 +161,7 @@ async fn a_job_that_dies_again_is_counted_and_its_event_says_so() {
     let (cursor, jobs) = read_and_commit(&*ledger, &lease, &attached.cursor).await;
     assert_eq!(jobs, [JobCounts { deaths: 1, retries: 0 }, JobCounts { deaths: 2, retries: 0 }]);
     bury(&mut con, NS, &record).await;
-    let (_, jobs) = read_and_commit(&*ledger, &lease, &cursor).await;
+    let (cursor, jobs) = read_and_commit(&*ledger, &lease, &cursor).await;
     assert_eq!(jobs, [JobCounts { deaths: 3, retries: 0 }]);
 
     let page = ledger.outbox(Lane::Deaths, OutboxId::default(), 10).await.unwrap();
@@ -179,6 +182,14 @@ async fn a_job_that_dies_again_is_counted_and_its_event_says_so() {
     assert_eq!(keys.len(), 1);
     let forgotten: i64 = con.pttl(&keys[0]).await.unwrap();
     assert!(forgotten > 29 * 24 * 3600 * 1000, "{forgotten}");
+
+    // Of a record without a job id nothing but this death is known, however often it comes.
+    let nameless = with(&record, "id", b"");
+    for _ in 0..2 {
+        bury(&mut con, NS, &nameless).await;
+    }
+    let (_, jobs) = read_and_commit(&*ledger, &lease, &cursor).await;
+    assert_eq!(jobs, [JobCounts { deaths: 1, retries: 0 }; 2]);
 }
 
 #[tokio::test]
@@ -339,4 +350,19 @@ async fn the_outbox_is_read_in_order_skips_what_is_newer_than_this_build_and_is_
     assert_eq!(ledger.outbox_trim(&lease, Lane::Alerts, ids[2], None).await.unwrap(), 2);
     assert_eq!(ledger.outbox_get(Lane::Alerts, ids[1]).await.unwrap(), None);
     assert_eq!(ledger.outbox_len(Lane::Alerts).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_renewal_fails_with_the_store_and_the_lease_is_lost_once_it_has_run_out() {
+    let mut redis = Redis::start().await;
+    let ledger = ledger(&redis);
+    let lease = lease(&*ledger).await;
+    let metrics = Arc::new(Metrics::new(&["orders"], &[]));
+    let renew = |ttl| Renew::new(Arc::clone(&ledger), lease.clone(), Arc::clone(&metrics), ttl);
+    let stop = CancellationToken::new();
+    assert_eq!(renew(TTL).step(&stop).await, Ok(Next::After(TTL / 3)));
+    redis.kill();
+    // A failure that the runner took for a success would be logged as over at once.
+    assert!(matches!(renew(TTL).step(&stop).await, Err(StoreError::Unavailable(_))));
+    assert_eq!(renew(Duration::ZERO).step(&stop).await, Err(StoreError::Fenced));
 }

@@ -10,7 +10,7 @@ end
 if redis.call('HGET', KEYS[2], 'cursor') ~= ARGV[2] then
   return {'MOVED'}
 end
--- Entries behind the cursor mean that the DLQ reaches that far; so does an empty DLQ, as far as anybody can tell.
+-- An empty DLQ reaches as far as the cursor, as far as anybody can tell.
 if #redis.call('XRANGE', KEYS[3], '-', '+', 'COUNT', 1) == 0 then
   return {'OK'}
 end
