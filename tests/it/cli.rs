@@ -104,6 +104,9 @@ async fn exit_codes_and_reasons() {
     let mut yard = Yard::new().await;
     let ids = bury_many(&mut yard.con, NS, 0..3).await;
     std::fs::write(yard.folder.path().join("bad.yaml"), "sauces: []\n").unwrap();
+    let needy = yard.configure("hooks: [{name: oncall, url: \"http://h\", secret: \"${NO_SUCH_VARIABLE}\"}]\n");
+    std::fs::write(yard.folder.path().join("needy.yaml"), needy).unwrap();
+    yard.configure("");
     let (url, id) = (yard.redis.url(), &ids[0]);
     for (line, code, said) in [
         ("ls", 0, ""),
@@ -132,6 +135,11 @@ async fn exit_codes_and_reasons() {
         ("ls --smallage redis://127.0.0.1:1", 69, "lrs: the store cannot be reached"),
         ("stats --smallage redis://127.0.0.1:1", 69, "lrs: the store cannot be reached"),
         ("check -c none.yaml", 78, "none.yaml"),
+        ("ls -c needy.yaml", 0, ""),
+        (&format!("show {id} -c needy.yaml"), 0, ""),
+        (&format!("errors {id} -c needy.yaml"), 0, ""),
+        ("stats -c needy.yaml", 78, "the variable NO_SUCH_VARIABLE is not set"),
+        ("check -c needy.yaml", 78, "the variable NO_SUCH_VARIABLE is not set"),
         ("check -c bad.yaml", 78, "bad.yaml:1"),
         ("ls --smallage http://x", 78, "--smallage"),
     ] {
