@@ -6,7 +6,7 @@ use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, fmt};
 
 use super::exit::Failure;
-use crate::config::{LogConfig, LogFormat};
+use crate::config::{LogConfig, LogFormat, log_filter};
 
 /// What the reading commands log with `-v`.
 const VERBOSE: &str = "debug";
@@ -39,12 +39,7 @@ pub(super) fn init_verbose(color: bool) {
     let _ = lines.with_ansi(color && io::stderr().is_terminal()).try_init();
 }
 
-/// Checks a `--log-level` while the command line is read.
+/// Checks a `--log-level` while the command line is read, as `log.level` of a configuration is checked.
 pub(super) fn parse_level(text: &str) -> Result<String, String> {
-    match EnvFilter::try_new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => {
-            Err(format!("{error}; write a level such as debug, or directives such as info,sexton::hook=debug"))
-        }
-    }
+    log_filter(text).map(|()| text.to_owned())
 }

@@ -10,7 +10,7 @@ use globset::{Glob, GlobMatcher};
 
 use super::{exit::Failure, text::line};
 use crate::{
-    config::{Config, Env, SourceConfig, read, read_sources},
+    config::{Config, DEFAULT_NAMESPACE, Env, SourceConfig, read, read_sources},
     ledger::{Ledger, RawLetter},
     letter::Millis,
     smallage,
@@ -20,8 +20,6 @@ use crate::{
 const DEFAULT_FILE: &str = "sexton.yaml";
 /// Names the configuration file where no flag does.
 const FILE_VARIABLE: &str = "SEXTON_CONFIG";
-/// smallage's own default.
-const DEFAULT_NAMESPACE: &str = "lrs";
 
 /// Where the sources are found.
 #[derive(Args, Clone, Debug, Default)]

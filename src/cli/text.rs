@@ -1,6 +1,6 @@
 //! Text for people: record text made harmless, times, ages and counts.
 //!
-//! Whatever comes from a record or a store goes through [`line`] or [`block`] before it is shown: a payload must not be
+//! Whatever comes from a record or a store goes through [`line()`] or [`block`] before it is shown: a payload must not be
 //! able to move the cursor, hide text, or turn its direction.
 
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ pub(super) fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// As [`line`], with `…` after `max` characters of the original.
+/// As [`line()`], with `…` after `max` characters of the original.
 pub(super) fn cut_line(text: &str, max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(max) {
         None => line(text),

@@ -23,6 +23,8 @@ pub use env::{Env, ProcessEnv};
 pub use problem::{Position, Problem, Problems};
 pub use read::{read, read_sources, read_text};
 pub use secret::{Secret, SecretError, SecretSource};
+pub use source::DEFAULT_NAMESPACE;
+pub use value::log_filter;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -8,8 +8,8 @@ use super::{
     shape, url, value,
 };
 
-/// smallage's own default.
-const NAMESPACE: &str = "lrs";
+/// The namespace where none is given: smallage's own default.
+pub const DEFAULT_NAMESPACE: &str = "lrs";
 
 /// Names that are taken, and where.
 pub(super) struct Names {
@@ -90,7 +90,7 @@ fn smallage(section: &Section<'_>, watched: &mut Vec<Watched>, reading: &mut Rea
         }
     });
     let namespace = match section.get("namespace") {
-        None => Some(NAMESPACE.to_owned()),
+        None => Some(DEFAULT_NAMESPACE.to_owned()),
         Some(field) => {
             field.parsed("a namespace", "use smallage's own, without { } and :", &mut reading.problems, |text| {
                 value::is_namespace(text).then(|| text.to_owned())

@@ -71,9 +71,9 @@ pub(super) fn duration(duration: Duration) -> String {
     format!("{ms}ms")
 }
 
-/// Checks a log filter. The filter's own reader takes any unknown word for a module that logs everything, so a slip in
+/// Checks a log filter; an error says what to write instead. The filter's own reader takes any unknown word for a module that logs everything, so a slip in
 /// a level would open the floodgates; here a word alone must be a level.
-pub(super) fn log_filter(text: &str) -> Result<(), String> {
+pub fn log_filter(text: &str) -> Result<(), String> {
     for directive in text.split(',').map(str::trim) {
         let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim();
         if !LEVELS.contains(&level.to_ascii_lowercase().as_str()) {

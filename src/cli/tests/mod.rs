@@ -164,6 +164,7 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("sexton hooks resend oncall --since 2026-11-29T17:00:00Z", true),
         ("sexton run --log-level info,sexton::hook=debug", true),
         ("sexton run --log-level sexton=loud", false),
+        ("sexton run --log-level inof", false),
         ("sexton -v ls", true),
         ("sexton ls -v", true),
     ] {
