@@ -93,7 +93,7 @@ enum Command {
     Stats(stats::StatsArgs),
     /// Look at hooks, test one, or send again
     Hooks(hooks::HooksArgs),
-    /// See all of it on a private Redis, in two minutes
+    /// See all of it on a private Redis, in less than a minute
     #[command(after_help = "Example:\n  sexton demo\n\nNeeds redis-server on the PATH. Leaves nothing behind.")]
     Demo,
 }

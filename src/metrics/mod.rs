@@ -97,7 +97,11 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
     ),
     ("sexton_hook_delivery_duration_seconds", &["hook"], "How long requests to hooks took"),
     ("sexton_hook_backlog", &["source", "hook"], "Events a hook has not been told of yet (leader only)"),
-    ("sexton_leader", &["source"], "1 if this replica leads the source, else 0"),
+    (
+        "sexton_leader",
+        &["source"],
+        "1 if this replica leads the source, else 0; the sum over all replicas is 1, and 0 while nobody leads",
+    ),
     ("sexton_up", &["source"], "1 if the last operation on the source's store worked, else 0"),
     ("sexton_build_info", &["version", "revision"], "Always 1"),
 ];
