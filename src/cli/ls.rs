@@ -238,13 +238,9 @@ fn hint(next: Option<String>, io: &mut Io<'_>) -> Result<(), Failure> {
 
 fn row(now: Millis, found: &Found, with_source: bool) -> Vec<String> {
     let job = &found.job;
+    let error = job.error.to_string();
     let cell =
         |text: Option<&str>| text.map_or_else(|| "-".to_owned(), |text| cut_line(text, LONGEST_NAME).into_owned());
-    let error = match (job.error.kind.as_deref(), job.error.message.as_deref()) {
-        (Some(kind), Some(message)) => format!("{kind}: {message}"),
-        (Some(only), None) | (None, Some(only)) => only.to_owned(),
-        (None, None) => "-".to_owned(),
-    };
     let entry = line(&job.entry_id);
     let entry = if with_source { format!("{}/{entry}", job.source) } else { entry.into_owned() };
     vec![
@@ -254,7 +250,7 @@ fn row(now: Millis, found: &Found, with_source: bool) -> Vec<String> {
         cell(job.queue.as_deref()),
         cell(job.reason.as_deref()),
         cell(Some(&job.group)),
-        cut_line(&error, LONGEST_ERROR).into_owned(),
+        if error.is_empty() { "-".to_owned() } else { cut_line(&error, LONGEST_ERROR).into_owned() },
     ]
 }
 

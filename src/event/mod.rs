@@ -187,6 +187,17 @@ pub struct ErrorText {
     pub message: Option<String>,
 }
 
+impl std::fmt::Display for ErrorText {
+    /// `Type: message`, or the one that is there.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.kind, &self.message) {
+            (Some(kind), Some(message)) => write!(f, "{kind}: {message}"),
+            (Some(only), None) | (None, Some(only)) => f.write_str(only),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
 impl From<&ErrorInfo> for ErrorText {
     fn from(error: &ErrorInfo) -> ErrorText {
         ErrorText { kind: text(&error.kind), message: text(&error.message) }
