@@ -117,6 +117,10 @@ impl Ledger for Fake {
         &self.name
     }
 
+    fn dlq(&self) -> String {
+        format!("{{{}}}:dlq", self.name())
+    }
+
     fn clock(&self) -> &StoreClock {
         &self.clock
     }

@@ -17,7 +17,8 @@ Examples:
   sexton run -c /etc/sexton/sexton.yaml --log-level debug
   sexton run --smallage redis://localhost:6379 --namespace lrs
 
-Stops in order on SIGTERM or SIGINT, and at once on a second one. A store that cannot
+Stops in order on SIGTERM, SIGINT or SIGHUP, and at once on a second one. A change of
+the configuration needs a restart. A store that cannot
 be reached does not end it: it waits and goes on by itself.";
 
 /// Arguments of `sexton run`.
@@ -30,6 +31,10 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
     log_level: Option<String>,
 
+    /// Overrides http.listen of the configuration: IP address and port for /metrics, /livez and /readyz
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<std::net::SocketAddr>,
+
     /// Announce what is already in a DLQ at the first visit one by one, instead of in one dlq.digest
     #[arg(long)]
     announce_existing: bool,
@@ -39,9 +44,12 @@ pub(super) struct RunArgs {
 pub(super) async fn run(mut config: Config, args: &RunArgs, color: bool) -> Result<(), Failure> {
     let _lines = logging::init(&config.log, args.log_level.as_deref(), color)?;
     config.announce_existing |= args.announce_existing;
+    if let Some(listen) = args.listen {
+        config.http.listen = listen.to_string();
+    }
     let stop = CancellationToken::new();
     // Both are caught before anything is started: a signal that comes early still stops in order.
-    let signals = [SignalKind::terminate(), SignalKind::interrupt()];
+    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
     for kind in signals {
         let mut signals = signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")))?;
         let stop = stop.clone();

@@ -16,7 +16,11 @@ use super::{
     source::Names,
     url, value,
 };
-use crate::{event::Include, letter::hex, rule::Matcher};
+use crate::{
+    event::{EventType, Include},
+    letter::hex,
+    rule::Matcher,
+};
 
 /// Every event there is, later versions' included.
 pub(super) const EVENTS: [&str; 9] = [
@@ -38,8 +42,8 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 const MAX_GIVE_UP_AFTER: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Headers that Sexton or the HTTP client sets itself.
-const RESERVED_HEADERS: [&str; 6] =
-    ["content-type", "content-length", "host", "connection", "transfer-encoding", "x-flexiq-signature"];
+const RESERVED_HEADERS: [&str; 7] =
+    ["content-type", "content-length", "host", "connection", "transfer-encoding", "x-flexiq-signature", "user-agent"];
 /// Bytes of a Standard Webhooks secret.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
@@ -128,15 +132,22 @@ fn events(section: &Section<'_>, problems: &mut Problems) -> Vec<String> {
     let Some(field) = section.get("events") else {
         return DEFAULT_EVENTS.map(str::to_owned).to_vec();
     };
-    let mut events = Vec::new();
+    let (mut events, mut never_sent) = (Vec::new(), true);
     for field in field.one_or_more(problems) {
         let Some(glob) = matching::glob(field, problems) else { continue };
         let matcher = glob.compile_matcher();
         if !EVENTS.iter().any(|event| matcher.is_match(event)) {
             let message = format!("{} matches no event", field.shown());
             problems.add(field.at(), message, nearest_or_all(glob.glob(), &EVENTS, "events"));
+            never_sent = false;
         }
+        never_sent &= !EventType::ALL.iter().any(|event| matcher.is_match(event.as_str()));
         events.push(glob.glob().to_owned());
+    }
+    // Names of later versions may stand beside those of this one; alone they make a hook that never rings.
+    if !events.is_empty() && never_sent {
+        let sent = EventType::ALL.map(EventType::as_str).join(", ");
+        problems.add(field.at(), "none of these events is sent by this version", format!("it sends {sent}"));
     }
     events
 }

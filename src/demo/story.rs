@@ -240,7 +240,8 @@ impl<W: Write> Story<W> {
     fn sum_up(&mut self, counts: Counts) -> anyhow::Result<()> {
         let told = self.told;
         self.page.line(Look::Act, "In the end:")?;
-        let how = format!("{} alone, {} in {} digests", grouped(told.single), grouped(told.folded), told.digests);
+        let digests = if told.digests == 1 { "1 digest".to_owned() } else { format!("{} digests", told.digests) };
+        let how = format!("{} alone, {} in {digests}", grouped(told.single), grouped(told.folded));
         for (what, count, note) in [
             ("entries in the DLQ", counts.entries, String::new()),
             ("deaths told to the receiver", counts.told, format!("  ({how})")),

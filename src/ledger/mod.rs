@@ -88,6 +88,8 @@ pub struct Attached {
     pub existing: Option<Existing>,
     /// The store has lost data since the last leader; already mended, to be said.
     pub loss: Option<Loss>,
+    /// Whether there is a DLQ at all: there is none before the first death, nor where the configuration is wrong.
+    pub dlq_exists: bool,
 }
 
 /// The entries that were in the DLQ before Sexton first came.
@@ -262,6 +264,9 @@ pub struct DlqPage {
 pub trait Ledger: Send + Sync {
     /// The source's name.
     fn name(&self) -> &str;
+
+    /// The DLQ's name in the store, for people.
+    fn dlq(&self) -> String;
 
     /// The store's clock, set anew by every answer that carries the time.
     fn clock(&self) -> &StoreClock;

@@ -25,7 +25,7 @@ pub struct Options {
 pub async fn run(config: Config, options: Options, stop: CancellationToken) -> anyhow::Result<()> {
     let listener = TcpListener::bind(&config.http.listen)
         .await
-        .with_context(|| format!("cannot listen on {} (http.listen)", config.http.listen))?;
+        .with_context(|| format!("cannot listen on {} (http.listen, or --listen)", config.http.listen))?;
     let address = listener.local_addr().context("the listening socket has no address")?;
     if let Some(announce) = options.announce {
         // Nobody waiting for it is no trouble.
@@ -42,6 +42,10 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         hooks = config.hooks.len(),
         "sexton is up"
     );
+
+    if config.hooks.is_empty() {
+        tracing::warn!("no hooks are configured: deaths are counted, but nobody is told");
+    }
 
     // The port closes last, so that probes and scrapes are answered while the rest comes to rest.
     let close_port = CancellationToken::new();

@@ -54,7 +54,6 @@ impl Watch {
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         while let Some(lease) = self.stand_by().await {
-            self.metrics.leads(self.ledger.name(), true, &self.hook_names());
             let ended = self.lead(&lease).await;
             self.metrics.leads(self.ledger.name(), false, &self.hook_names());
             ended?;
@@ -139,6 +138,7 @@ impl Watch {
         let ended = tokio::select! {
             attached = self.attach(lease) => match attached {
                 Ok(attached) => {
+                    self.metrics.leads(&source, true, &self.hook_names());
                     self.spawn_loops(&mut work, &term, lease, attached)?;
                     tokio::select! {
                         () = self.stop.cancelled() => Ended::Stopped,
@@ -211,6 +211,13 @@ impl Watch {
                 "the DLQ ends before the last entry read: the store has lost data; going on from what exists"
             ),
             None => {}
+        }
+        if !attached.dlq_exists {
+            tracing::warn!(
+                source,
+                dlq = self.ledger.dlq(),
+                "there is no DLQ yet; if jobs have died, the namespace is wrong"
+            );
         }
         if attached.existing.is_some() {
             tracing::info!(source, "first visit: entries already in the DLQ are counted, not announced one by one");

@@ -47,6 +47,7 @@ impl Smallage {
         self.set_uid(reply.text()?);
         let cursor = Cursor(reply.text()?);
         let (until, tally, loss) = (reply.text()?, reply.text()?, reply.text()?);
+        let dlq_exists = reply.number()? == 1;
         let existing = (!until.is_empty()).then(|| Existing {
             until: Cursor(until),
             // A tally that this build cannot read begins anew: the count is then too low, but nothing is lost.
@@ -57,7 +58,7 @@ impl Smallage {
             "cursor" => Some(Loss::CursorAhead),
             _ => None,
         };
-        Ok(Attached { cursor, existing, loss })
+        Ok(Attached { cursor, existing, loss, dlq_exists })
     }
 
     pub(super) async fn read_dlq(&self, after: &Cursor, max: usize, block: Option<Duration>) -> Result<Batch> {

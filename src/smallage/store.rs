@@ -113,6 +113,10 @@ impl Ledger for Smallage {
         &self.name
     }
 
+    fn dlq(&self) -> String {
+        self.keys.dlq()
+    }
+
     fn clock(&self) -> &StoreClock {
         &self.clock
     }

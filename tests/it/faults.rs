@@ -345,7 +345,7 @@ async fn the_least_rights_are_enough() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let line = readme.lines().find(|line| line.starts_with("ACL SETUSER sexton ")).expect("README.md has the ACL");
     let mut acl = redis::cmd("ACL");
-    for word in line.replace("$PASSWORD", "pw").replace("{lrs}", &format!("{{{NS}}}")).split(' ').skip(1) {
+    for word in line.replace("PASSWORD", "pw").replace("{lrs}", &format!("{{{NS}}}")).split(' ').skip(1) {
         acl.arg(word);
     }
     let () = acl.query_async(&mut con).await.unwrap();

@@ -1,7 +1,8 @@
 -- Finds where a new leader reads on, and mends the ledger where the store has lost data.
 -- KEYS  1 lease  2 state  3 DLQ
 -- ARGV  1 token  2 '1' to announce what is there already  3 '1' if the caller has led here before  4 an id for a new ledger
--- Gives {'OK', ledger id, cursor, existing_until or '', existing_tally or '', loss or ''} or {'FENCED'}
+-- Gives {'OK', ledger id, cursor, existing_until or '', existing_tally or '', loss or '', 1 if there is a DLQ else 0} or
+--       {'FENCED'}
 --       loss: 'ledger' (it is gone though the caller had one) or 'cursor' (the DLQ ends before the cursor)
 -- One step, because entries may be added while it looks, and the cursor must fit what it saw.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
@@ -19,7 +20,8 @@ local function before(a, b)
 end
 
 local dlq = {length = 0, ['entries-added'] = 0, ['last-generated-id'] = '0-0'}
-if redis.call('EXISTS', KEYS[3]) == 1 then
+local exists = redis.call('EXISTS', KEYS[3])
+if exists == 1 then
   local info = redis.call('XINFO', 'STREAM', KEYS[3])
   for i = 1, #info, 2 do
     dlq[info[i]] = info[i + 1]
@@ -45,12 +47,14 @@ local cursor = state['cursor']
 local seen = tonumber(state['seen'] or '0') or 0
 if not cursor then
   seen = added - length
+  if ARGV[3] == '1' then
+    loss = 'ledger'
+  end
   if length == 0 then
     cursor = last
   else
     cursor = '0-0'
     if ARGV[3] == '1' then
-      loss = 'ledger'
       counted = seen
     elseif ARGV[2] == '1' then
       counted = seen
@@ -75,4 +79,4 @@ end
 local uid = state['uid'] or ARGV[4]
 redis.call('HSET', KEYS[2], 'uid', uid, 'cursor', cursor, 'seen', string.format('%.0f', seen),
   'counted', string.format('%.0f', counted))
-return {'OK', uid, cursor, state['existing_until'] or '', state['existing_tally'] or '', loss}
+return {'OK', uid, cursor, state['existing_until'] or '', state['existing_tally'] or '', loss, exists}
