@@ -34,4 +34,22 @@ where
 pub(crate) fn signal(pid: u32, name: &str) {
     let status = std::process::Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(status.is_ok_and(|status| status.success()), "cannot send {name} to process {pid}");
+    if name == "STOP" {
+        // The signal is on its way when `kill` returns: a thread that runs on another core may go on for a moment.
+        let deadline = monotonic() + SOON;
+        while !is_stopped(pid) {
+            assert!(monotonic() < deadline, "process {pid} does not stop");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Whether every thread of a process is stopped (Linux).
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is running, on Linux");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which stands in brackets and may hold anything.
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    })
 }
