@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::exit::Failure;
 use crate::{
-    delivery::LaneState,
+    delivery::{LaneState, Trouble},
     event::{Lane, rfc3339},
     ledger::{self, Ledger, OutboxId, SavedLane, StoreError},
     letter::Millis,
@@ -26,6 +26,8 @@ pub(super) enum Standing {
     Delivering,
     /// The endpoint fails and is probed.
     Failing,
+    /// Whatever was sent last was rejected for good, one event after the other.
+    Rejecting,
     /// A 410 has switched the hook off.
     Off,
     /// No leader has served this hook here yet.
@@ -41,9 +43,13 @@ pub(super) struct LanePicture {
     pub(super) lane: &'static str,
     /// How it stands.
     pub(super) state: Standing,
-    /// Since when the endpoint has been failing.
+    /// Since when the endpoint has been failing, or rejecting.
     #[serde(skip)]
-    pub(super) failing_since: Option<Millis>,
+    pub(super) since: Option<Millis>,
+    /// The last request that was not taken.
+    pub(super) last_trouble: Option<TroubleShown>,
+    /// When something was last delivered.
+    pub(super) delivered_at: Option<String>,
     /// Everything up to here has been read from the outbox.
     pub(super) position: Option<String>,
     /// When the event there was written; none before the first.
@@ -51,12 +57,42 @@ pub(super) struct LanePicture {
     /// The same for the text.
     #[serde(skip)]
     pub(super) read_until: Option<Millis>,
-    /// Events of the outbox that have not been read yet.
+    /// Events not delivered or given up yet, whether read or not; what `sexton_hook_backlog` counts.
     pub(super) backlog: u64,
     /// There are more than `backlog` says.
     pub(super) backlog_is_more: bool,
-    /// Events and folded deaths that are read, but not delivered or given up yet.
+    /// Those of them that are read, folded ones included.
     pub(super) pending: u64,
+}
+
+/// A request that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct TroubleShown {
+    at: Option<String>,
+    pub(super) status: Option<u16>,
+    pub(super) error: String,
+    /// It is not tried again.
+    pub(super) rejected: bool,
+}
+
+impl TroubleShown {
+    fn of(trouble: &Trouble) -> TroubleShown {
+        TroubleShown {
+            at: rfc3339(Millis(trouble.at)),
+            status: trouble.status,
+            error: reason(trouble),
+            rejected: trouble.rejected,
+        }
+    }
+}
+
+/// What went wrong, in words.
+fn reason(trouble: &Trouble) -> String {
+    match (trouble.error.as_str(), trouble.status) {
+        ("", Some(status)) => status.to_string(),
+        ("", None) => "for no known reason".to_owned(),
+        (error, _) => error.to_owned(),
+    }
 }
 
 /// Looks at one lane. `fingerprint` is the hook's, by which a switched-off one is known.
@@ -69,7 +105,9 @@ pub(super) async fn picture(
     let mut picture = LanePicture {
         lane: lane.as_str(),
         state: Standing::New,
-        failing_since: None,
+        since: None,
+        last_trouble: None,
+        delivered_at: None,
         position: None,
         position_at: None,
         read_until: None,
@@ -81,29 +119,40 @@ pub(super) async fn picture(
     let Ok(state) = LaneState::from_json(&saved.state) else {
         return Ok(LanePicture { state: Standing::Unreadable, ..picture });
     };
-    picture.failing_since = state.failing_since().map(Millis);
-    picture.state = match picture.failing_since {
-        _ if state.is_off(fingerprint) => Standing::Off,
-        Some(_) => Standing::Failing,
-        None => Standing::Delivering,
+    (picture.state, picture.since) = match (state.failing_since(), state.rejecting_since()) {
+        _ if state.is_off(fingerprint) => (Standing::Off, None),
+        (Some(since), _) => (Standing::Failing, Some(Millis(since))),
+        (None, Some(since)) => (Standing::Rejecting, Some(Millis(since))),
+        (None, None) => (Standing::Delivering, None),
     };
+    picture.last_trouble = state.last_trouble().map(TroubleShown::of);
+    picture.delivered_at = state.delivered_at().map(Millis).and_then(rfc3339);
     picture.position = Some(state.cursor().to_string());
     picture.read_until = i64::try_from(state.cursor().ms).ok().filter(|ms| *ms > 0).map(Millis);
     picture.position_at = picture.read_until.and_then(rfc3339);
     picture.pending = state.unsettled();
     let events = events_after(ledger, lane, state.cursor(), None, COUNTED_AT_MOST + 1).await?;
-    picture.backlog = events.min(COUNTED_AT_MOST);
+    picture.backlog = events.min(COUNTED_AT_MOST).saturating_add(picture.pending);
     picture.backlog_is_more = events > COUNTED_AT_MOST;
     Ok(picture)
 }
 
 /// What has become of one event in one lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Delivered, or given up.
-    Settled,
-    /// So many tries have failed, and there will be more.
-    Trying(u32),
+    /// The receiver has it.
+    Delivered,
+    /// The receiver does not want it, for this reason.
+    Rejected(String),
+    /// No longer tried; the last try failed for this reason, if any was made.
+    GivenUp(Option<String>),
+    /// There will be more tries.
+    Trying {
+        /// How many have failed.
+        failed: u32,
+        /// Why the last one did; if it is not known of this event, what the receiver is failing with.
+        last: Option<String>,
+    },
     /// Not read yet.
     Waiting,
     /// The hook is switched off by a 410.
@@ -120,12 +169,29 @@ pub(super) async fn fate(
 ) -> ledger::Result<Fate> {
     let Some(saved) = ledger.load_lane(hook, lane).await? else { return Ok(Fate::Waiting) };
     let state = read(&saved)?;
-    Ok(match state.attempts_of(id) {
+    let trouble = state.last_trouble();
+    let own = trouble.filter(|trouble| trouble.event == Some(id));
+    let failing = trouble.filter(|_| state.failing_since().is_some());
+    Ok(match (state.attempts_of(id), own) {
         _ if state.is_off(fingerprint) => Fate::Off,
-        Some(attempts) => Fate::Trying(attempts),
-        None if state.cursor() < id => Fate::Waiting,
-        None => Fate::Settled,
+        (Some(failed), own) => Fate::Trying { failed, last: own.or(failing).map(reason) },
+        (None, _) if state.cursor() < id => Fate::Waiting,
+        (None, Some(own)) if own.rejected => Fate::Rejected(reason(own)),
+        // Trouble of its own is forgotten once it is delivered.
+        (None, Some(own)) => Fate::GivenUp(Some(reason(own))),
+        // Another event was rejected since; then nothing may pass for a success that perhaps was none.
+        (None, None) => match trouble.filter(|_| state.rejecting_since().is_some()) {
+            Some(trouble) => Fate::Rejected(reason(trouble)),
+            None if state.delivered_at().is_none() => Fate::GivenUp(None),
+            None => Fate::Delivered,
+        },
     })
+}
+
+/// True if a 410 has switched this lane off.
+pub(super) async fn is_off(ledger: &dyn Ledger, hook: &str, fingerprint: &str, lane: Lane) -> ledger::Result<bool> {
+    let Some(saved) = ledger.load_lane(hook, lane).await? else { return Ok(false) };
+    Ok(read(&saved)?.is_off(fingerprint))
 }
 
 /// Events between `to` and where the lane has read to, which a rewind to `to` has it read again; `None` where nothing

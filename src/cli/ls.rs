@@ -11,11 +11,11 @@ use super::{
     exit::Failure,
     filter::{FilterArgs, Found, Walk},
     io::{Io, json},
-    source::{SourceArgs, chosen},
+    source::{SourceArgs, chosen, never},
     table::{Column, Rows},
     text::{age, count, cut_line, line},
 };
-use crate::{clock::monotonic, ledger::Ledger, letter::Millis};
+use crate::{clock::monotonic, config::SourceConfig, ledger::Ledger, letter::Millis};
 
 /// Progress is shown from here on, and this often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
@@ -74,7 +74,12 @@ enum Form {
 }
 
 /// Lists entries.
-pub(super) async fn ls(ledgers: &[Arc<dyn Ledger>], args: &LsArgs, io: &mut Io<'_>) -> Result<(), Failure> {
+pub(super) async fn ls(
+    configured: &[SourceConfig],
+    ledgers: &[Arc<dyn Ledger>],
+    args: &LsArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Failure> {
     let filter = args.filter.compile()?;
     let sources = chosen(ledgers, &args.filter.source)?;
     let start = match &args.after {
@@ -84,10 +89,12 @@ pub(super) async fn ls(ledgers: &[Arc<dyn Ledger>], args: &LsArgs, io: &mut Io<'
     let mut listing = Listing::new(args.output, ledgers.len() > 1, io)?;
     let mut progress = Progress::new(filter.is_selective());
     let (mut skip, mut left, mut scanned) = (args.offset, args.limit, 0);
-    let mut before = start.before;
+    let (mut before, mut empty) = (start.before, Vec::new());
     for (number, ledger) in sources.iter().enumerate().skip(start.source) {
         // Asked first because the answer brings the store's time, by which ages are counted.
-        let entries = ledger.overview().await.map_err(Failure::store(ledger.name()))?.entries;
+        let overview = ledger.overview().await.map_err(Failure::store(ledger.name()))?;
+        let entries = overview.entries;
+        empty.extend(never(configured, ledger.name(), &overview));
         let mut walk = Walk::new(*ledger, &filter, ledger.clock().now(), before.take());
         while let Some(found) = walk.next().await.map_err(Failure::store(ledger.name()))? {
             let skipped = skip.min(found.len() as u64);
@@ -111,14 +118,14 @@ pub(super) async fn ls(ledgers: &[Arc<dyn Ledger>], args: &LsArgs, io: &mut Io<'
                     Some(last) if more_here => Some(format!("{}/{}", ledger.name(), last.job.entry_id)),
                     _ => sources.get(number + 1).map(|next| format!("{}/", next.name())),
                 };
-                return listing.end(next, io);
+                return listing.end(next, &empty, io);
             }
             progress.show(ledger.name(), scanned + walk.scanned, entries, io)?;
         }
         scanned += walk.scanned;
     }
     progress.clear(io)?;
-    listing.end(None, io)
+    listing.end(None, &empty, io)
 }
 
 /// Deaths and retries as the ledger knows them; of a record without a job id only this death is known.
@@ -210,9 +217,15 @@ impl Listing {
         Ok(())
     }
 
-    fn end(self, next: Option<String>, io: &mut Io<'_>) -> Result<(), Failure> {
+    /// `empty` says of each source where nothing ever was that it is one.
+    fn end(self, next: Option<String>, empty: &[String], io: &mut Io<'_>) -> Result<(), Failure> {
         match self {
-            Listing::Table { any: false, .. } => writeln!(io.err, "no entries")?,
+            Listing::Table { any: false, .. } if empty.is_empty() => writeln!(io.err, "no entries")?,
+            Listing::Table { any: false, .. } => {
+                for empty in empty {
+                    writeln!(io.err, "no entries; {empty}")?;
+                }
+            }
             Listing::Table { mut rows, .. } => {
                 rows.write(io.out)?;
                 hint(next, io)?;

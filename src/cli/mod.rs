@@ -92,6 +92,7 @@ enum Command {
     #[command(after_help = stats::EXAMPLES)]
     Stats(stats::StatsArgs),
     /// Look at hooks, test one, or send again
+    #[command(after_help = hooks::EXAMPLES)]
     Hooks(hooks::HooksArgs),
     /// See all of it on a private Redis, in less than a minute
     #[command(after_help = "Example:\n  sexton demo\n\nNeeds redis-server on the PATH. Leaves nothing behind.")]
@@ -145,7 +146,7 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         Command::Check(args) => check::check(&args.source.config(env)?, io),
         Command::Ls(args) => {
             let sources = args.source.sources(env)?;
-            wait_for(Threads::One, async { ls::ls(&ledgers(&sources)?, args, io).await })
+            wait_for(Threads::One, async { ls::ls(&sources, &ledgers(&sources)?, args, io).await })
         }
         Command::Show(args) => {
             let sources = args.source.sources(env)?;
@@ -160,14 +161,19 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
             wait_for(Threads::One, async { stats::stats(&config, &ledgers(&config.sources)?, args, io).await })
         }
         Command::Hooks(args) => {
-            let config = args.verb.source().config(env)?;
+            let config = args.verb.config().config(env)?;
             wait_for(Threads::One, async { hooks::hooks(&config, &ledgers(&config.sources)?, args, io).await })
         }
         Command::Demo => wait_for(Threads::Many, async {
             let colours = if io.screen.emphasis { demo::Colours::On } else { demo::Colours::Off };
-            demo::run(&mut *io.out, colours).await.map_err(|error| Failure::Failed(format!("{error:#}")))
+            demo::run(&mut *io.out, colours).await.map_err(of_demo)
         }),
     }
+}
+
+/// Output that cannot be written is what it is everywhere; Redis's own errors are of another type.
+fn of_demo(error: anyhow::Error) -> Failure {
+    error.downcast::<std::io::Error>().map_or_else(|error| Failure::Failed(format!("{error:#}")), Failure::Output)
 }
 
 /// How many threads a command needs.

@@ -30,8 +30,8 @@ Examples:
   sexton show 1795972370488-0 -o json | jq .fields
 
 Control characters and invisible ones are written out (\\x1b, \\u{202e}). `-o json`
-has the fields of the job.dead event with traceback, attempts and payload (base64),
-`traceback_cut`, `error_from_history`, and in `fields` the record exactly as stored:
+has the fields of the job.dead event with traceback, attempt_errors and payload
+(base64), `traceback_cut`, `error_from_history`, and in `fields` the record exactly as stored:
 names and values are texts where they are UTF-8, else {\"base64\": …}.";
 
 /// Arguments of `sexton show`.

@@ -10,8 +10,8 @@ use globset::{Glob, GlobMatcher};
 
 use super::{exit::Failure, text::line};
 use crate::{
-    config::{Config, DEFAULT_NAMESPACE, Env, SourceConfig, read, read_sources},
-    ledger::{Ledger, RawLetter},
+    config::{Config, DEFAULT_NAMESPACE, Env, SourceConfig, SourceKind, read, read_sources},
+    ledger::{Ledger, Overview, RawLetter},
     letter::Millis,
     smallage,
 };
@@ -39,6 +39,23 @@ pub(super) struct SourceArgs {
     pub(super) namespace: Option<String>,
 }
 
+/// Where the hooks are found: only a configuration has any.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Sources")]
+pub(super) struct ConfigArgs {
+    /// Configuration file [default: $SEXTON_CONFIG, else sexton.yaml in the working directory]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    /// The checked configuration these arguments mean.
+    pub(super) fn config(&self, env: &dyn Env) -> Result<Config, Failure> {
+        let file = file(self.config.as_deref(), env, Path::new("")).ok_or_else(|| no_file(""))?;
+        Ok(read(&file, env)?)
+    }
+}
+
 impl SourceArgs {
     /// The checked configuration these arguments mean.
     pub(super) fn config(&self, env: &dyn Env) -> Result<Config, Failure> {
@@ -62,21 +79,37 @@ impl SourceArgs {
     }
 
     fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {
-        if let Some(file) = &self.config {
-            return Ok(file.clone());
-        }
-        if let Some(file) = env.var(FILE_VARIABLE).filter(|file| !file.is_empty()) {
-            return Ok(file.into());
-        }
-        let file = working_directory.join(DEFAULT_FILE);
-        if file.exists() {
-            return Ok(file);
-        }
-        Err(Failure::Usage(format!(
-            "no source: name a configuration with --config FILE or {FILE_VARIABLE}, put a {DEFAULT_FILE} into the \
-             working directory, or name a store with --smallage redis://HOST:PORT"
-        )))
+        file(self.config.as_deref(), env, working_directory)
+            .ok_or_else(|| no_file(", or name a store with --smallage redis://HOST:PORT"))
     }
+}
+
+/// The configuration file: the one given, or the variable's, or the default one if it is there.
+fn file(given: Option<&Path>, env: &dyn Env, working_directory: &Path) -> Option<PathBuf> {
+    if let Some(file) = given {
+        return Some(file.to_owned());
+    }
+    if let Some(file) = env.var(FILE_VARIABLE).filter(|file| !file.is_empty()) {
+        return Some(file.into());
+    }
+    Some(working_directory.join(DEFAULT_FILE)).filter(|file| file.exists())
+}
+
+fn no_file(or: &str) -> Failure {
+    Failure::Usage(format!(
+        "no source: name a configuration with --config FILE or {FILE_VARIABLE}, or put a {DEFAULT_FILE} into the \
+         working directory{or}"
+    ))
+}
+
+/// What to say of a source where nothing ever was; `None` if something was, or it is not among these.
+pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -> Option<String> {
+    // A DLQ that somebody has deleted forgets what was added to it; the ledger does not forget what it announced.
+    if overview.entries > 0 || overview.added > 0 || overview.deaths > 0 {
+        return None;
+    }
+    let SourceKind::Smallage(smallage) = &sources.iter().find(|source| source.name == name)?.kind;
+    Some(format!("nothing has ever died under {{{}}}:dlq — is the namespace right?", line(&smallage.namespace)))
 }
 
 /// The sources of a configuration, in its order. Nothing is connected yet.

@@ -11,7 +11,7 @@ use super::{
     hooks::{LanesShown, backlog, lanes_of, standing},
     io::Io,
     show::Output,
-    source::SourceArgs,
+    source::{SourceArgs, never},
     text::{count, counted, cut_line, line, when},
 };
 use crate::{
@@ -62,6 +62,9 @@ struct Picture {
     outbox: Outbox,
     hooks: Vec<HookStands>,
     top: Top,
+    /// What to say if nothing ever was here.
+    #[serde(skip)]
+    never: Option<String>,
     #[serde(skip)]
     now: Millis,
     #[serde(skip)]
@@ -142,8 +145,9 @@ pub(super) async fn stats(
 
 async fn picture(config: &Config, ledger: &dyn Ledger) -> Result<Picture, Failure> {
     let source = ledger.name();
-    let Overview { entries, oldest, newest, added, lag, deaths, leader, outbox } =
-        ledger.overview().await.map_err(Failure::store(source))?;
+    let overview = ledger.overview().await.map_err(Failure::store(source))?;
+    let never = never(&config.sources, source, &overview);
+    let Overview { entries, oldest, newest, added, lag, deaths, leader, outbox } = overview;
     let mut hooks = Vec::new();
     for hook in &config.hooks {
         hooks.push(HookStands { hook: hook.name.clone(), stands: lanes_of(ledger, hook).await? });
@@ -169,6 +173,7 @@ async fn picture(config: &Config, ledger: &dyn Ledger) -> Result<Picture, Failur
         outbox: Outbox { deaths: outbox[0], alerts: outbox[1] },
         hooks,
         top: top(&letters),
+        never,
         now: ledger.clock().now(),
         ends: (oldest, newest),
     })
@@ -218,7 +223,10 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
     let (out, now) = (&mut *io.out, picture.now);
     let ended = |at: Option<Millis>| at.map_or_else(|| "-".to_owned(), |at| when(now, at));
     writeln!(out, "{}", line(&picture.source))?;
-    writeln!(out, "  entries   {}, {} ever", count(picture.entries), count(picture.added))?;
+    match &picture.never {
+        Some(never) => writeln!(out, "  entries   no entries; {never}")?,
+        None => writeln!(out, "  entries   {}, {} ever", count(picture.entries), count(picture.added))?,
+    }
     writeln!(out, "  oldest    {}", ended(picture.ends.0))?;
     writeln!(out, "  newest    {}", ended(picture.ends.1))?;
     match picture.lag {
@@ -248,7 +256,7 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
             };
             writeln!(
                 out,
-                "  hook      {} {}: {}, {read}, backlog {}, pending {}",
+                "  hook      {} {}: {}, {read}, backlog {}, of that {} pending",
                 line(&hook.hook),
                 lane.lane,
                 standing(now, lane),

@@ -11,7 +11,7 @@ mod tests;
 
 pub use backoff::pause;
 pub use plan::{Due, Note, Plan, Policy, Taken};
-pub use state::{Key, LaneState};
+pub use state::{Key, LaneState, Trouble};
 
 use std::time::Duration;
 
@@ -43,6 +43,23 @@ const TEST_AGE: Duration = Duration::from_secs(600);
 pub fn is_outdated(event: &Event, now: Millis) -> bool {
     let age = now.0.saturating_sub(event.at.0);
     event.kind() == EventType::HookTest && age > millis(TEST_AGE)
+}
+
+/// What a request came to, and what is worth remembering of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What it means.
+    pub outcome: Outcome,
+    /// The HTTP status, if there was one.
+    pub status: Option<u16>,
+    /// What went wrong, fit for a log.
+    pub error: Option<String>,
+}
+
+impl From<Outcome> for Answer {
+    fn from(outcome: Outcome) -> Answer {
+        Answer { outcome, status: None, error: None }
+    }
 }
 
 /// What a request came to, as far as the plan is concerned.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    CONCURRENCY, FAILING_AFTER, FRESH_AT_MOST, HINTED_EVERY, Key, LONGEST_WAIT, LaneState, Outcome, PAGE,
+    Answer, CONCURRENCY, FAILING_AFTER, FRESH_AT_MOST, HINTED_EVERY, Key, LONGEST_WAIT, LaneState, Outcome, PAGE,
     TRIED_AT_MOST, pause,
     state::{Failing, Tries},
 };
@@ -332,11 +332,14 @@ impl Plan {
     }
 
     /// What a request came to, if it is awaited. `chance` (0 to 1) jitters the pause before another one.
-    pub fn settled(&mut self, key: Key, outcome: Outcome, now: Millis, chance: f64) -> Vec<Note> {
+    pub fn settled(&mut self, key: Key, answer: impl Into<Answer>, now: Millis, chance: f64) -> Vec<Note> {
         if !self.awaits(key) {
             return Vec::new();
         }
         let was_probe = self.come_back(key);
+        let answer = answer.into();
+        let outcome = answer.outcome;
+        self.state.remember(key, answer, now);
         match outcome {
             Outcome::Delivered | Outcome::Rejected => {
                 self.state.remove(key);
@@ -443,6 +446,7 @@ impl Plan {
         self.state.overflow = Tally::default();
         self.state.window = None;
         self.state.failing = None;
+        self.state.rejecting_since = None;
         self.failures = 0;
         self.version += 1;
         dropped

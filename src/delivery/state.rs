@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Answer, Outcome};
 use crate::{
     event::{Digest, Tally},
     ledger::OutboxId,
+    letter::Millis,
 };
+
+/// Characters of an error that are remembered at most.
+const LONGEST_ERROR: usize = 200;
 
 /// One thing to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +57,29 @@ pub struct LaneState {
     pub(super) off: Option<String>,
     /// Set while the endpoint counts as failing.
     pub(super) failing: Option<Failing>,
+    /// The last request that was not taken; forgotten once the same thing is delivered.
+    pub(super) last_trouble: Option<Trouble>,
+    /// Since when events have been rejected and none delivered, in ms.
+    pub(super) rejecting_since: Option<i64>,
+    /// When something was last delivered, in ms.
+    pub(super) delivered_at: Option<i64>,
+}
+
+/// A request that was not taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Trouble {
+    /// When, in ms by the store's clock.
+    pub at: i64,
+    /// The HTTP status, if there was one.
+    pub status: Option<u16>,
+    /// What went wrong, fit for a log, and short.
+    pub error: String,
+    /// The event of the outbox; `None` if it was a digest of the lane's own.
+    #[serde(with = "as_optional_text")]
+    pub event: Option<OutboxId>,
+    /// It is not tried again.
+    pub rejected: bool,
 }
 
 /// The tries of one event or digest.
@@ -190,6 +218,42 @@ impl LaneState {
         }
     }
 
+    /// Keeps of an answer what people want to know later.
+    pub(super) fn remember(&mut self, key: Key, answer: Answer, now: Millis) {
+        let event = match key {
+            Key::Event(id) => Some(id),
+            Key::Digest(_) => None,
+        };
+        if answer.outcome == Outcome::Delivered {
+            self.delivered_at = Some(now.0);
+            self.rejecting_since = None;
+            // Whoever asks for this event must not find the trouble it had before.
+            self.last_trouble.take_if(|trouble| trouble.event == event);
+            return;
+        }
+        let rejected = matches!(answer.outcome, Outcome::Rejected | Outcome::SwitchedOff);
+        if rejected {
+            self.rejecting_since.get_or_insert(now.0);
+        }
+        let error = answer.error.unwrap_or_default().chars().take(LONGEST_ERROR).collect();
+        self.last_trouble = Some(Trouble { at: now.0, status: answer.status, error, event, rejected });
+    }
+
+    /// The last request that was not taken, unless the same thing was delivered since.
+    pub fn last_trouble(&self) -> Option<&Trouble> {
+        self.last_trouble.as_ref()
+    }
+
+    /// Since when events have been rejected and none delivered, in ms by the store's clock.
+    pub fn rejecting_since(&self) -> Option<i64> {
+        self.rejecting_since
+    }
+
+    /// When something was last delivered, in ms by the store's clock.
+    pub fn delivered_at(&self) -> Option<i64> {
+        self.delivered_at
+    }
+
     /// Since when the endpoint has been failing, in ms by the store's clock.
     pub fn failing_since(&self) -> Option<i64> {
         self.failing.map(|failing| failing.since)
@@ -206,6 +270,19 @@ mod as_text {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<OutboxId, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+mod as_optional_text {
+    use super::OutboxId;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(id: &Option<OutboxId>, to: S) -> Result<S::Ok, S::Error> {
+        id.map(|id| id.to_string()).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<OutboxId>, D::Error> {
+        Option::<String>::deserialize(from)?.map(|id| id.parse().map_err(D::Error::custom)).transpose()
     }
 }
 
@@ -248,6 +325,7 @@ mod tests {
         state.pending.insert(id(7), Tries::default());
         state.failing = Some(Failing { since: 1, failures: 3, probes: 0, next_at: 5 });
         state.off = Some("abc".to_owned());
+        state.remember(Key::Event(id(4)), Answer { status: Some(404), ..Outcome::Rejected.into() }, Millis(70));
         state
     }
 

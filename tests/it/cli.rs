@@ -314,6 +314,22 @@ async fn the_lives_of_a_job_that_was_put_back_are_told_apart() {
 }
 
 #[tokio::test]
+async fn help_names_the_keys_there_are_and_offers_what_can_be() {
+    let mut yard = Yard::new().await;
+    let id = bury_many(&mut yard.con, NS, 0..1).await.remove(0);
+    let json = yard.run(&format!("show {id} -o json")).await.json();
+    let help = yard.run("show --help").await.out;
+    for key in ["traceback", "attempt_errors", "payload", "traceback_cut", "error_from_history", "fields"] {
+        assert!(help.contains(key) && json.get(key).is_some(), "{key}: {help}");
+    }
+    assert!(yard.run("hooks --help").await.out.contains("  sexton hooks test oncall\n"));
+    for verb in ["ls", "test", "resend"] {
+        let help = yard.run(&format!("hooks {verb} --help")).await.out;
+        assert!(help.contains("--config") && !help.contains("--smallage"), "a store alone has no hooks: {help}");
+    }
+}
+
+#[tokio::test]
 async fn who_reads_only_the_beginning_is_no_failure() {
     let mut yard = Yard::new().await;
     bury_many(&mut yard.con, NS, 0..2_000).await;
@@ -331,6 +347,15 @@ async fn who_reads_only_the_beginning_is_no_failure() {
         });
         assert_eq!(status.await.unwrap(), (Some(0), String::new()), "{form}");
     }
+    let mut command = command();
+    let mut child = command.arg("demo").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = tokio::task::spawn_blocking(move || {
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (child.wait().unwrap().code(), said)
+    });
+    assert_eq!(ended.await.unwrap(), (Some(0), String::new()), "demo");
 }
 
 #[tokio::test]
@@ -357,7 +382,7 @@ async fn hooks_are_listed_tested_and_sent_to_again() {
 
     let ran = yard.run("hooks test oncall").await;
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("oncall took it"), "{}", ran.out);
+    assert!(ran.out.contains("delivered after") && ran.out.contains("oncall took it"), "{}", ran.out);
     assert!(receiver.requests().iter().any(|request| request.json()["type"] == "hook.test"));
 
     let ids: BTreeSet<String> = bury_many(&mut yard.con, NS, 0..3).await.into_iter().collect();
@@ -391,10 +416,74 @@ async fn hooks_are_listed_tested_and_sent_to_again() {
     receiver.otherwise(Behaviour::status(410));
     let ran = yard.run("hooks test oncall").await;
     assert!(ran.code == 1 && ran.err.contains("the test event is not sent"), "{}", ran.err);
+    let ran = yard.run("hooks resend oncall --since 1h --yes").await;
+    assert!(ran.code == 1 && ran.err.contains("nothing of orders is sent again"), "{}", ran.err);
     let before = yard.outbox_len("alerts").await;
     let ran = yard.run("hooks test oncall").await;
     assert!(ran.code == 1 && ran.err.contains("no test event was written"), "{}", ran.err);
     assert_eq!(yard.outbox_len("alerts").await, before);
     let ran = yard.run("hooks ls").await;
     assert!(ran.out.contains("off (410)"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn a_receiver_that_says_no_is_told_from_one_that_is_down_and_from_one_that_takes_it() {
+    let yard = Yard::new().await;
+    let receiver = Receiver::start().await;
+    let config = yard.configure(&format!("hooks: [{{name: oncall, url: \"{}\"}}]\n", receiver.url()));
+    let sexton = Sexton::run(&config);
+    sexton.http().await.metric_is("sexton_leader", &[], 1.0).await;
+    let stands = async |wanted: &'static str| {
+        let yard = &yard;
+        crate::support::eventually(wanted, SOON, || async move {
+            let (ls, stats) = (yard.run("hooks ls").await.out, yard.run("stats").await.out);
+            (ls.contains(wanted) && stats.contains(wanted)).then_some(())
+        })
+        .await;
+    };
+
+    receiver.otherwise(Behaviour::status(404));
+    let ran = yard.run("hooks test oncall").await;
+    assert_eq!((ran.code, ran.err.as_str()), (1, "sexton: rejected: 404 Not Found\n"), "{}", ran.out);
+    stands("rejecting (404) for ").await;
+
+    receiver.otherwise(Behaviour::status(200));
+    let ran = yard.run("hooks test oncall").await;
+    assert!(ran.code == 0 && ran.out.contains("oncall took it"), "{} {}", ran.out, ran.err);
+    let lanes = yard.run("hooks ls -o json").await.json()["items"][0]["sources"][0]["lanes"].clone();
+    assert_eq!((&lanes[1]["state"], lanes[1]["delivered_at"].is_string()), (&"delivering".into(), true), "{lanes}");
+    assert_eq!(lanes[1]["last_trouble"]["status"], 404, "{lanes}");
+
+    // It may be asked before the third failure: the command itself says what is wrong.
+    receiver.otherwise(Behaviour::status(503));
+    let ran = yard.run("hooks test oncall --wait 2s").await;
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("the last error: 503 Service Unavailable"), "{}", ran.err);
+    bury_many(&mut yard.con.clone(), NS, 0..3).await;
+    stands("failing (503) for ").await;
+}
+
+#[tokio::test]
+async fn where_nothing_has_ever_died_the_namespace_is_asked_about() {
+    let mut yard = Yard::new().await;
+    let note = "no entries; nothing has ever died under {lrs}:dlq — is the namespace right?\n";
+    let ran = yard.run("ls").await;
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", note));
+    let ran = yard.run("stats").await;
+    assert!(ran.code == 0 && ran.out.contains(note), "{}", ran.out);
+    for form in ["json", "jsonl"] {
+        assert_eq!(yard.run(&format!("ls -o {form}")).await.err, "");
+    }
+    // Once a leader has seen something die, an empty DLQ is good news.
+    let ids = bury_many(&mut yard.con, NS, 0..1).await;
+    let sexton = Sexton::run(&yard.configure(""));
+    sexton.http().await.metric_is("sexton_leader", &[], 1.0).await;
+    let yard_now = &yard;
+    crate::support::eventually("the entry is read", SOON, || async move {
+        yard_now.run("stats").await.out.contains(", 0 entries not read yet\n").then_some(())
+    })
+    .await;
+    yard.dig(&ids).await;
+    assert_eq!(yard.run("ls").await.err, "no entries\n");
+    assert!(yard.run("stats").await.out.contains("  entries   0, 1 ever\n"));
 }

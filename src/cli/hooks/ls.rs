@@ -11,7 +11,7 @@ use crate::{
         exit::Failure,
         io::Io,
         show::Output,
-        source::{SourceArgs, named, store_time},
+        source::{ConfigArgs, named, store_time},
         table::{Column, Rows},
         text::{count, line},
     },
@@ -24,14 +24,15 @@ Examples:
   sexton hooks ls
   sexton hooks ls -o json | jq '.items[] | {name, sources}'
 
-Of the address only scheme and host are shown. BACKLOG is what waits in the outbox,
-PENDING what is read but neither delivered nor given up.";
+Of the address only scheme and host are shown. BACKLOG is what the hook has not been
+told of yet, as in sexton_hook_backlog; PENDING is the part of it that the leader has
+read already and tries to deliver, or folds. `-o json` has the last trouble, too.";
 
 /// Arguments of `sexton hooks ls`.
 #[derive(Args, Clone, Debug)]
 pub(in crate::cli) struct LsArgs {
     #[command(flatten)]
-    pub(super) config: SourceArgs,
+    pub(super) config: ConfigArgs,
 
     /// How to show it
     #[arg(short, long, value_enum, default_value_t = Output::Text, help_heading = "Output")]
@@ -58,7 +59,7 @@ const COLUMNS: &[Column] = &[
     Column::whole("RATE").gives_way(2),
     Column::cut_to("SOURCE", 16),
     Column::whole("LANE"),
-    Column::whole("STATE"),
+    Column::cut_to("STATE", 20),
     Column::whole("BACKLOG"),
     Column::whole("PENDING"),
 ];

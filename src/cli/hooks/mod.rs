@@ -13,8 +13,8 @@ use super::{
     exit::Failure,
     io::Io,
     lanes::{self, LanePicture, Standing},
-    source::SourceArgs,
-    text::{age, count, line},
+    source::ConfigArgs,
+    text::{age, count, cut_line, line},
 };
 use crate::{
     config::{Config, HookConfig, Rate, SecretSource},
@@ -22,6 +22,17 @@ use crate::{
     ledger::Ledger,
     letter::Millis,
 };
+
+/// Characters of an error where a lane's state is shown.
+const LONGEST_REASON: usize = 60;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  sexton hooks ls
+  sexton hooks test oncall
+  sexton hooks resend oncall --since 2h
+
+Each has more to say with --help.";
 
 /// Arguments of `sexton hooks`.
 #[derive(Args, Clone, Debug)]
@@ -45,8 +56,8 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// Where the sources are found.
-    pub(super) fn source(&self) -> &SourceArgs {
+    /// Where the hooks and sources are found.
+    pub(super) fn config(&self) -> &ConfigArgs {
         match self {
             Verb::Ls(args) => &args.config,
             Verb::Test(args) => &args.config,
@@ -109,14 +120,38 @@ pub(super) async fn lanes_of(ledger: &dyn Ledger, hook: &HookConfig) -> Result<L
 
 /// How a lane stands, in words.
 pub(super) fn standing(now: Millis, lane: &LanePicture) -> String {
-    match (lane.state, lane.failing_since) {
-        (Standing::Failing, Some(since)) => format!("failing for {}", age(now, since)),
-        (Standing::Failing, None) => "failing".to_owned(),
-        (Standing::Delivering, _) => "delivering".to_owned(),
-        (Standing::Off, _) => "off (410)".to_owned(),
-        (Standing::New, _) => "not served yet".to_owned(),
-        (Standing::Unreadable, _) => "unreadable".to_owned(),
+    match lane.state {
+        Standing::Failing => in_trouble(now, lane, "failing", false),
+        Standing::Rejecting => in_trouble(now, lane, "rejecting", true),
+        Standing::Delivering => "delivering".to_owned(),
+        Standing::Off => "off (410)".to_owned(),
+        Standing::New => "not served yet".to_owned(),
+        Standing::Unreadable => "unreadable".to_owned(),
     }
+}
+
+/// `failing (503) for 12s`, or `failing for 12s: ` and why there was no status.
+fn in_trouble(now: Millis, lane: &LanePicture, verb: &str, rejected: bool) -> String {
+    let since = lane.since.map(|since| format!(" for {}", age(now, since))).unwrap_or_default();
+    // A lane may have trouble of both kinds; the other one explains nothing.
+    let trouble = lane.last_trouble.as_ref().filter(|trouble| trouble.rejected == rejected);
+    match trouble.map(|trouble| (trouble.status, &trouble.error)) {
+        Some((Some(status), _)) => format!("{verb} ({status}){since}"),
+        // An error is followed by its causes; the last one says most, and there is little room.
+        Some((None, error)) => {
+            let cause = error.rsplit(": ").next().unwrap_or(error);
+            format!("{verb}{since}: {}", cut_line(cause, LONGEST_REASON))
+        }
+        None => format!("{verb}{since}"),
+    }
+}
+
+/// Why nothing is sent to a hook that is switched off.
+fn switched_off(hook: &str, so: &str) -> Failure {
+    Failure::Failed(format!(
+        "{} is switched off, so {so}: its endpoint answered 410. It comes back when its configuration changes",
+        line(hook)
+    ))
 }
 
 /// A lane's backlog, as far as it was counted.

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use clap::Args;
 
-use super::{hook_named, rate_of};
+use super::{hook_named, rate_of, switched_off};
 use crate::{
     cli::{
         exit::Failure,
         io::Io,
         lanes,
-        source::{SourceArgs, named, store_time},
+        source::{ConfigArgs, named, store_time},
         text::{counted, line},
     },
     clock::millis,
@@ -27,7 +27,8 @@ Examples:
 
 Everything the outbox still has since then is sent again under its old webhook-id:
 a receiver that knows ids it has seen is safe, any other sees the events twice. What
-exceeds the hook's `rate` is folded into digests, as always.";
+exceeds the hook's `rate` is folded into digests, as always. A hook that a 410 has
+switched off is sent nothing: change its configuration first.";
 
 /// Arguments of `sexton hooks resend`.
 #[derive(Args, Clone, Debug)]
@@ -36,7 +37,7 @@ pub(in crate::cli) struct ResendArgs {
     name: String,
 
     #[command(flatten)]
-    pub(super) config: SourceArgs,
+    pub(super) config: ConfigArgs,
 
     /// Only of this source [default: all]
     #[arg(long, value_name = "SOURCE")]
@@ -93,6 +94,10 @@ pub(super) async fn resend(
         };
         let to = just_before(since);
         for lane in Lane::ALL {
+            // Switched off, it would read them again only to pass them over.
+            if lanes::is_off(ledger, &hook.name, &hook.fingerprint, lane).await.map_err(Failure::store(source))? {
+                return Err(switched_off(&hook.name, &format!("nothing of {source} is sent again")));
+            }
             let events = lanes::events_since(ledger, &hook.name, lane, to).await.map_err(Failure::store(source))?;
             match events {
                 None | Some(0) => {}

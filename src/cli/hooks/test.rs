@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use clap::Args;
 
-use super::hook_named;
+use super::{hook_named, switched_off};
 use crate::{
     cli::{
         exit::Failure,
         io::Io,
         lanes::{self, Fate, Standing},
-        source::{SourceArgs, named},
+        source::{ConfigArgs, named},
         text::{counted, line},
     },
     clock::monotonic,
@@ -38,7 +38,7 @@ pub(in crate::cli) struct TestArgs {
     name: String,
 
     #[command(flatten)]
-    pub(super) config: SourceArgs,
+    pub(super) config: ConfigArgs,
 
     /// The source whose leader delivers it [default: the first in the configuration]
     #[arg(long, value_name = "SOURCE")]
@@ -86,35 +86,36 @@ pub(super) async fn test(
     let fate = loop {
         let fate =
             lanes::fate(ledger, &hook.name, &hook.fingerprint, lane, id).await.map_err(Failure::store(source))?;
-        if matches!(fate, Fate::Settled | Fate::Off) || began.elapsed() >= *args.wait {
+        if !matches!(fate, Fate::Trying { .. } | Fate::Waiting) || began.elapsed() >= *args.wait {
             break fate;
         }
         tokio::time::sleep(LOOK_EVERY.min(args.wait.saturating_sub(began.elapsed()))).await;
     };
     let took = format!("{:.1} s", began.elapsed().as_secs_f64());
     let name = line(&hook.name);
-    match fate {
-        Fate::Settled => {
-            writeln!(
-                io.out,
-                "settled after {took}: {name} took it, unless the leader's log says that it was refused for good"
-            )?;
-            Ok(())
+    Err(match fate {
+        Fate::Delivered => {
+            writeln!(io.out, "delivered after {took}: {name} took it")?;
+            return Ok(());
         }
-        Fate::Off => Err(switched_off(&hook.name, "the test event is not sent")),
-        Fate::Trying(failed) => Err(Failure::Failed(format!(
-            "not delivered after {took}: {}, and the leader goes on trying; its log says why",
-            counted(failed.into(), "try has failed", "tries have failed")
-        ))),
-        Fate::Waiting => Err(Failure::Failed(format!(
+        Fate::Rejected(error) => Failure::Failed(format!("rejected: {}", line(&error))),
+        Fate::Off => switched_off(&hook.name, "the test event is not sent"),
+        Fate::GivenUp(Some(error)) => {
+            Failure::Failed(format!("not delivered, and no longer tried; the last error: {}", line(&error)))
+        }
+        Fate::GivenUp(None) => Failure::Failed(
+            "not delivered: the leader has passed it over. Does it run with this hook, and in this version?".to_owned(),
+        ),
+        Fate::Trying { failed, last } => {
+            let tries = match failed {
+                0 => "no try has come to an end".to_owned(),
+                failed => counted(failed.into(), "try has failed", "tries have failed"),
+            };
+            let last = last.map(|error| format!("; the last error: {}", line(&error))).unwrap_or_default();
+            Failure::Failed(format!("not delivered after {took}: {tries}, and the leader goes on trying{last}"))
+        }
+        Fate::Waiting => Failure::Failed(format!(
             "not delivered after {took}: the leader has not come to it yet. Does it run with this hook?"
-        ))),
-    }
-}
-
-fn switched_off(hook: &str, so: &str) -> Failure {
-    Failure::Failed(format!(
-        "{} is switched off, so {so}: its endpoint answered 410. It comes back when its configuration changes",
-        line(hook)
-    ))
+        )),
+    })
 }

@@ -25,6 +25,61 @@ oncall  standard  https://alerts.test  job.dead,alert.*  60/m  orders  alerts  n
     }
 }
 
+fn trouble(event: &str, status: u16, rejected: bool) -> String {
+    format!(r#"{{"at":9,"status":{status},"error":"{status} \u001b","event":"{event}","rejected":{rejected}}}"#)
+}
+
+#[tokio::test]
+async fn hooks_ls_says_how_a_lane_stands_and_why() {
+    let minute_ago = crate::cli::fake::now().0 - 60_000;
+    let failing = format!(r#""failing":{{"since":{minute_ago},"failures":3,"probes":0,"next_at":5}}"#);
+    let rejecting = format!(r#""rejecting_since":{minute_ago}"#);
+    let refused = r#"{"at":9,"error":"cannot send: connect: Connection refused"}"#;
+    for (state, standing, name) in [
+        (r#""delivered_at":9"#.to_owned(), "delivering", "delivering"),
+        (failing.clone(), "failing for 60s", "failing"),
+        (format!(r#"{failing},"last_trouble":{}"#, trouble("1-0", 503, false)), "failing (503) for 60s", "failing"),
+        (format!(r#"{failing},"last_trouble":{refused}"#), "failing for 60s: Connection refused", "failing"),
+        (format!(r#"{failing},"last_trouble":{}"#, trouble("1-0", 404, true)), "failing for 60s", "failing"),
+        (
+            format!(r#"{rejecting},"last_trouble":{}"#, trouble("1-0", 404, true)),
+            "rejecting (404) for 60s",
+            "rejecting",
+        ),
+        (format!(r#"{rejecting},"off":"f1""#), "off (410)", "off"),
+    ] {
+        let fake = Arc::new(led());
+        fake.set_lane("oncall", Lane::Deaths, &format!(r#"{{"cursor":"1-0","pending":[["1-0",1,1,9]],{state}}}"#));
+        fake.post(OutboxId { ms: 2, seq: 0 }, EventData::JobDead(Box::default()));
+        let ran = run(&[Arc::clone(&fake)], "sexton hooks ls").await;
+        let row: Vec<&str> = ran.out.lines().nth(1).unwrap().split("  ").filter(|cell| !cell.is_empty()).collect();
+        let row: Vec<&str> = row.iter().map(|cell| cell.trim()).collect();
+        assert_eq!(row[6..], ["deaths", standing, "2", "1"][..], "{state}: {}", ran.out);
+        let json = run(&[fake], "sexton hooks ls -o json").await;
+        let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+        let lane = &json["items"][0]["sources"][0]["lanes"][0];
+        assert_eq!((&lane["state"], &lane["backlog"], &lane["pending"]), (&name.into(), &2.into(), &1.into()));
+        assert_eq!(lane["last_trouble"].is_object(), state.contains("last_trouble"), "{lane}");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_is_off_is_sent_nothing_again() {
+    let fake = with_outbox(3);
+    fake.set_lane("oncall", Lane::Deaths, r#"{"cursor":"3000-0","off":"f1"}"#);
+    let ran = run(&[Arc::clone(&fake)], "sexton hooks resend oncall --since 30000d --yes").await;
+    assert_eq!((ran.code(), ran.out.as_str()), (1, ""));
+    assert!(
+        ran.failure().starts_with("oncall is switched off, so nothing of orders is sent again"),
+        "{}",
+        ran.failure()
+    );
+    assert_eq!(cursor_of(&fake), "3000-0", "it would only be passed over");
+    fake.set_lane("oncall", Lane::Deaths, r#"{"cursor":"3000-0","off":"another"}"#);
+    let ran = run(&[Arc::clone(&fake)], "sexton hooks resend oncall --since 30000d --yes").await;
+    assert_eq!(ran.code(), 0, "{}", ran.failure());
+}
+
 #[tokio::test]
 async fn hooks_test_says_what_became_of_the_event() {
     let id = format!("{}-0", crate::cli::fake::now().0);
@@ -39,8 +94,42 @@ async fn hooks_test_says_what_became_of_the_event() {
     assert!(off.code() == 1 && off.failure().starts_with("oncall is switched off, so no test"), "{}", off.failure());
     assert!(fake.outbox.lock().unwrap().is_empty());
     for (state, code, expected) in [
-        (format!(r#"{{"cursor":"{id}"}}"#), 0, "it worked"),
+        (format!(r#"{{"cursor":"{id}","delivered_at":9}}"#), 0, "it worked"),
+        (format!(r#"{{"cursor":"{id}"}}"#), 1, "the leader has passed it over"),
         (format!(r#"{{"cursor":"{id}","pending":[["{id}",1,1,9]]}}"#), 1, "1 try has failed"),
+        (
+            format!(r#"{{"cursor":"{id}","pending":[["{id}",2,1,9]],"last_trouble":{}}}"#, trouble(&id, 503, false)),
+            1,
+            "2 tries have failed, and the leader goes on trying; the last error: 503 \\x1b",
+        ),
+        (
+            format!(r#"{{"cursor":"{id}","pending":[["{id}",0,1,9]],"last_trouble":{}}}"#, trouble("1-0", 503, false)),
+            1,
+            "no try has come to an end, and the leader goes on trying",
+        ),
+        (
+            format!(r#"{{"cursor":"{id}","last_trouble":{},"delivered_at":9}}"#, trouble(&id, 404, true)),
+            1,
+            "rejected: 404 \\x1b",
+        ),
+        (
+            format!(
+                r#"{{"cursor":"{id}","last_trouble":{},"rejecting_since":8,"delivered_at":7}}"#,
+                trouble("8-0", 404, true)
+            ),
+            1,
+            "rejected: 404",
+        ),
+        (
+            format!(r#"{{"cursor":"{id}","last_trouble":{},"delivered_at":9}}"#, trouble("8-0", 404, true)),
+            0,
+            "it worked",
+        ),
+        (
+            format!(r#"{{"cursor":"{id}","last_trouble":{},"delivered_at":9}}"#, trouble(&id, 503, false)),
+            1,
+            "no longer tried; the last error: 503",
+        ),
         (r#"{"cursor":"1-0"}"#.to_owned(), 1, "has not come to it yet"),
         (r#"{"cursor":"1-0","off":"another"}"#.to_owned(), 1, "has not come to it yet"),
     ] {

@@ -86,7 +86,7 @@ async fn run_on(sources: &[Arc<Fake>], line: &str, screen: Screen, answer: &str)
     let mut io = Io { out: &mut out, err: &mut err, input: &mut input, screen };
     let result = match &cli.command {
         Command::Check(_) => super::check::check(&config(), &mut io),
-        Command::Ls(args) => super::ls::ls(&ledgers, args, &mut io).await,
+        Command::Ls(args) => super::ls::ls(&config().sources, &ledgers, args, &mut io).await,
         Command::Show(args) => super::show::show(&ledgers, args, &mut io).await,
         Command::Errors(args) => super::errors::errors(&ledgers, args, &mut io).await,
         Command::Stats(args) => super::stats::stats(&config(), &ledgers, args, &mut io).await,
@@ -158,6 +158,8 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("sexton show 1-0 -o json", true),
         ("sexton show 1-0 -o table", false),
         ("sexton hooks", false),
+        ("sexton hooks ls -c a.yaml", true),
+        ("sexton hooks ls --smallage redis://x", false),
         ("sexton hooks resend oncall", false),
         ("sexton hooks resend oncall --since yesterday", false),
         ("sexton hooks resend oncall --since 2h", true),

@@ -20,8 +20,8 @@ orders
   ledger    5 deaths announced, 2 entries not read yet
   leader    pod-1, epoch 3
   outbox    1 in the deaths lane, 0 in the alerts lane
-  hook      oncall deaths: failing for 20786d, read up to 2026-11-29T17:11:50.500Z (60s ago), backlog 1, pending 1
-  hook      oncall alerts: not served yet, nothing read yet, backlog 0, pending 0
+  hook      oncall deaths: failing for 20786d, read up to 2026-11-29T17:11:50.500Z (60s ago), backlog 2, of that 1 pending
+  hook      oncall alerts: not served yet, nothing read yet, backlog 0, of that 0 pending
   among the newest 2 entries:
         2  group 7c1f0e9a2b44  charge: ConnectionError: host 2-0 timed out
         1  task charge

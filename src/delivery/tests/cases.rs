@@ -1,7 +1,7 @@
 //! One thing the plan promises, per test.
 
 use super::*;
-use crate::delivery::{CONCURRENCY, Note, Outcome, PAGE, Taken};
+use crate::delivery::{Answer, CONCURRENCY, Note, Outcome, PAGE, Taken};
 
 const RETRY: Outcome = Outcome::Retry { after: None };
 
@@ -424,4 +424,43 @@ fn a_store_whose_clock_stepped_back_delays_nothing_for_long() {
         assert!(plan.wake_at().unwrap() <= Millis(1_000 + 3_600_000));
         assert_eq!(plan.tick(Millis(25 * 3_600_000)), [Note::GivenUp(3)]);
     }
+}
+
+#[test]
+fn what_went_wrong_last_is_remembered_until_the_same_event_is_delivered() {
+    let mut plan = filled(Rate::Unlimited, 4);
+    let due = all_due(&mut plan, 1_000);
+    let answer = |outcome, status| Answer {
+        outcome,
+        status: Some(status),
+        error: Some(format!("{status} ") + &"x".repeat(5_000)),
+    };
+    assert_eq!((plan.state().last_trouble(), plan.state().delivered_at()), (None, None));
+    plan.settled(due[0].key, answer(RETRY, 503), Millis(1_100), 0.0);
+    let trouble = plan.state().last_trouble().unwrap().clone();
+    assert_eq!(
+        (trouble.at, trouble.status, trouble.event, trouble.rejected),
+        (1_100, Some(503), Some(place(1)), false)
+    );
+    assert!(trouble.error.starts_with("503 xxx") && trouble.error.len() == 200, "{}", trouble.error);
+    assert_eq!(plan.state().rejecting_since(), None);
+    for (n, at) in [(1, 1_200), (2, 1_300)] {
+        plan.settled(due[n].key, answer(Outcome::Rejected, 404), Millis(at), 0.0);
+    }
+    let trouble = plan.state().last_trouble().unwrap().clone();
+    assert_eq!((trouble.status, trouble.event, trouble.rejected), (Some(404), Some(place(3)), true));
+    assert_eq!(plan.state().rejecting_since(), Some(1_200), "since the first of the row");
+    let json = save(&mut plan).unwrap();
+    assert_eq!(loaded(&json, Rate::Unlimited).state(), plan.state());
+
+    plan.settled(due[3].key, Outcome::Delivered, Millis(1_400), 0.0);
+    assert_eq!((plan.state().rejecting_since(), plan.state().delivered_at()), (None, Some(1_400)));
+    assert_eq!(plan.state().last_trouble(), Some(&trouble), "that of another event");
+
+    let again = all_due(&mut plan, 60_000);
+    plan.settled(again[0].key, answer(RETRY, 503), Millis(60_000), 0.0);
+    assert_eq!(plan.state().last_trouble().unwrap().event, Some(place(1)));
+    let again = all_due(&mut plan, 600_000);
+    plan.settled(again[0].key, Outcome::Delivered, Millis(600_000), 0.0);
+    assert_eq!(plan.state().last_trouble(), None);
 }

@@ -28,8 +28,8 @@ use super::{Next, Step};
 use crate::{
     clock::monotonic,
     config::{HookConfig, Rate},
-    delivery::{Key, LaneState, Outcome, Plan, Policy, Taken, is_outdated},
-    event::{Event, Lane},
+    delivery::{Answer, Key, LaneState, Outcome, Plan, Policy, Taken, is_outdated},
+    event::{Event, EventType, Lane},
     hook::{Client, Selection, Sent, spacing},
     ledger::{Lease, Ledger, OutboxId, Posted, StoreError},
     letter::Millis,
@@ -93,7 +93,7 @@ pub struct Deliver {
     told_read: bool,
     read_at: Option<Instant>,
     unsaved_since: Option<Instant>,
-    /// Save at the next step: the outbox is about to lose what only the state knows.
+    /// Save at the next step: the outbox is about to lose what only the state knows, or somebody waits to read it.
     save_now: bool,
     look_at: Option<Instant>,
     count_at: Option<Instant>,
@@ -106,7 +106,11 @@ pub struct Deliver {
 
 /// What became of one try.
 enum Done {
-    Sent(Sent),
+    Sent {
+        sent: Sent,
+        /// Somebody waits to be told what became of it.
+        is_test: bool,
+    },
     /// The outbox no longer has the event.
     Gone,
     /// Not sent: nobody waits for it any more.
@@ -326,7 +330,8 @@ impl Deliver {
             let retry = Outcome::Retry { after: None };
             tracing::error!(source = self.policy.source, hook = self.hook, %error, "a delivery has crashed");
             let text = "the delivery has crashed".to_owned();
-            (error.id(), Done::Sent(Sent { outcome: retry, status: None, error: Some(text), seconds: 0.0 }))
+            let sent = Sent { outcome: retry, status: None, error: Some(text), seconds: 0.0 };
+            (error.id(), Done::Sent { sent, is_test: false })
         });
         let Some(key) = self.keys.remove(&id) else { return };
         let Some(plan) = self.plan.as_mut().filter(|plan| plan.awaits(key)) else { return };
@@ -340,13 +345,15 @@ impl Deliver {
                 plan.skipped(key);
                 tracing::debug!(source = self.policy.source, hook = self.hook, event = %key, "a test nobody waits for");
             }
-            Done::Sent(sent) => {
+            Done::Sent { sent, is_test } => {
                 match sent.outcome {
                     Outcome::Delivered | Outcome::Rejected => self.peer.works(),
                     Outcome::SwitchedOff => self.peer.gone(),
                     Outcome::Retry { .. } => {}
                 }
-                let notes = plan.settled(key, sent.outcome, now, fastrand::f64());
+                let answer = Answer { outcome: sent.outcome, status: sent.status, error: sent.error.clone() };
+                let notes = plan.settled(key, answer, now, fastrand::f64());
+                self.save_now |= is_test;
                 self.count(key, &sent);
                 self.tell(&notes, Some(&sent));
             }
@@ -482,7 +489,7 @@ async fn attempt(ledger: Arc<dyn Ledger>, client: Client, lane: Lane, key: Key, 
     if is_outdated(&event, now) {
         return Done::Outdated;
     }
-    Done::Sent(client.send(&event, now).await)
+    Done::Sent { sent: client.send(&event, now).await, is_test: event.kind() == EventType::HookTest }
 }
 
 #[async_trait]
