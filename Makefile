@@ -12,8 +12,8 @@ demo: need-redis ## see it all on a private Redis, in less than a minute
 	$(CARGO) run --locked -- demo
 
 test: need-redis ## run every test; needs no network once dependencies are fetched
-	$(CARGO) test --locked --lib --bins --tests --examples
 	$(CARGO) test --locked --doc
+	$(CARGO) test --locked --lib --bins --tests
 
 bench: need-redis ## measure against bare loops on this machine (release build)
 	$(CARGO) bench --locked --bench figures
