@@ -3,7 +3,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -48,6 +48,17 @@ async fn clients_that_never_finish_a_request_do_not_keep_probes_out_for_long() {
     assert!(first.read_to_end(&mut rest).is_ok(), "the connection is closed by the other side");
 }
 
+/// A process whose log goes where the test wants it; it does not outlive a test that fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has mostly ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[tokio::test]
 async fn a_log_that_cannot_be_written_or_that_nobody_reads_holds_up_nothing() {
     let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
@@ -61,7 +72,7 @@ async fn a_log_that_cannot_be_written_or_that_nobody_reads_holds_up_nothing() {
         command.args(["run", "--log-level", "trace", "-c"]).arg(&file).stdout(Stdio::null());
         let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         command.stderr(if unread { Stdio::piped() } else { full().into() });
-        let mut child = command.spawn().unwrap();
+        let mut child = Running(command.spawn().unwrap());
         for _ in 0..40 {
             bury_many(&mut con, NS, buried..buried + 50).await;
             buried += 50;
@@ -72,10 +83,10 @@ async fn a_log_that_cannot_be_written_or_that_nobody_reads_holds_up_nothing() {
             async move { (every_death_announced_once(&mut con, NS).await == Ok(all)).then_some(()) }
         })
         .await;
-        crate::support::signal(child.id(), "TERM");
+        crate::support::signal(child.0.id(), "TERM");
         let mut ended = None;
         eventually("it ends when told to", Duration::from_secs(10), || {
-            ended = child.try_wait().unwrap();
+            ended = child.0.try_wait().unwrap();
             async move { ended }
         })
         .await;
