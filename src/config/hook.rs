@@ -34,7 +34,8 @@ pub(super) const EVENTS: [&str; 9] = [
     "alert.resolved",
     "hook.test",
 ];
-const DEFAULT_EVENTS: [&str; 4] = ["job.dead", "job.exhausted", "alert.*", "dlq.*"];
+/// What a hook gets that does not say, as globs: the rest is sent on request.
+pub const DEFAULT_EVENTS: [&str; 4] = ["job.dead", "job.exhausted", "alert.*", "dlq.*"];
 const DEFAULT_RATE: Rate = Rate::Limited { events: 60, per: Duration::from_secs(60) };
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);

@@ -20,6 +20,7 @@ mod url;
 mod value;
 
 pub use env::{Env, ProcessEnv};
+pub use hook::DEFAULT_EVENTS;
 pub use problem::{Position, Problem, Problems};
 pub use read::{read, read_sources, read_text};
 pub use secret::{Secret, SecretError, SecretSource};

@@ -3,13 +3,10 @@
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::{
-    config::HookConfig,
-    event::{Event, EventData, EventType, JobDead},
+    config::{DEFAULT_EVENTS, HookConfig},
+    event::{Event, EventData, EventType},
     rule::{Matcher, Subject},
 };
-
-/// What a hook gets that does not say: the rest is sent on request.
-const DEFAULT_EVENTS: [&str; 4] = ["job.dead", "job.exhausted", "alert.*", "dlq.*"];
 
 /// A hook's `events` and `match`, ready to be asked.
 #[derive(Clone, Debug)]
@@ -40,7 +37,9 @@ impl Selection {
     pub fn wants(&self, event: &Event) -> bool {
         match &event.data {
             EventData::HookTest(test) => test.hook == self.hook,
-            EventData::JobDead(dead) => self.subscribed(EventType::JobDead) && self.matcher.matches(&subject(dead)),
+            EventData::JobDead(dead) => {
+                self.subscribed(EventType::JobDead) && self.matcher.matches(&Subject::from(&**dead))
+            }
             EventData::Digest(digest) => {
                 let source = self.matcher.source.as_ref();
                 self.subscribed(EventType::DlqDigest) && source.is_none_or(|globs| globs.is_match(&digest.source))
@@ -53,19 +52,6 @@ impl Selection {
     }
 }
 
-fn subject(dead: &JobDead) -> Subject<'_> {
-    Subject {
-        source: &dead.source,
-        queue: dead.queue.as_deref().unwrap_or_default(),
-        task: dead.task.as_deref().unwrap_or_default(),
-        reason: dead.reason.as_deref().unwrap_or_default(),
-        error_type: dead.error.kind.as_deref().unwrap_or_default(),
-        error_message: dead.error.message.as_deref().unwrap_or_default(),
-        history: &dead.history,
-        group: &dead.group,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -75,7 +61,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{Format, Rate, Secret, SecretSource},
-        event::{Digest, ErrorText, HookTest, Include},
+        event::{Digest, ErrorText, HookTest, Include, JobDead},
         letter::Millis,
     };
 

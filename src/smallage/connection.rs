@@ -87,19 +87,13 @@ impl Connection {
     /// Runs one command.
     pub(super) async fn run(&self, command: &Cmd) -> Result<Value> {
         let (mut connection, generation) = self.open().await?;
-        match ask(&mut connection, command).await {
-            Ok(value) => Ok(value),
-            Err(error) => Err(self.failed(generation, &error).await),
-        }
+        self.taken(generation, ask(&mut connection, command).await).await
     }
 
     /// Runs several commands in one go, without a transaction; one answer for each.
     pub(super) async fn run_all(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let (mut connection, generation) = self.open().await?;
-        match commands.query_async(&mut connection).await {
-            Ok(values) => Ok(values),
-            Err(error) => Err(self.failed(generation, &error).await),
-        }
+        self.taken(generation, commands.query_async(&mut connection).await).await
     }
 
     /// Runs a script by its digest, and by its text where the server does not know it (a restart, SCRIPT FLUSH).
@@ -112,10 +106,7 @@ impl Connection {
             }
             answer => answer,
         };
-        match answer {
-            Ok(value) => Ok(value),
-            Err(error) => Err(self.failed(generation, &error).await),
-        }
+        self.taken(generation, answer).await
     }
 
     /// Forgets the connection: its state is not known any more (a blocking read was abandoned).
@@ -168,8 +159,14 @@ impl Connection {
         })
     }
 
-    async fn failed(&self, generation: u64, error: &redis::RedisError) -> StoreError {
-        let (sorted, keep) = sort_error(error);
+    /// An answer for our caller. An error after which the connection is no good closes it, if it is still the current
+    /// one.
+    async fn taken<T>(&self, generation: u64, answer: redis::RedisResult<T>) -> Result<T> {
+        let error = match answer {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let (sorted, keep) = sort_error(&error);
         if !keep {
             let mut slot = self.slot.lock().await;
             if slot.generation == generation && slot.open.take().is_some() {
@@ -182,7 +179,7 @@ impl Connection {
                 }
             }
         }
-        sorted
+        Err(sorted)
     }
 }
 

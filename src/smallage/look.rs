@@ -94,7 +94,8 @@ impl Smallage {
 
     pub(super) async fn page_of_dlq(&self, before: Option<&str>, max: usize) -> Result<DlqPage> {
         let from = before.map_or_else(|| "+".to_owned(), |before| format!("({before}"));
-        let command = cmd("XREVRANGE").arg(self.keys.dlq()).arg(from).arg("-").arg("COUNT").arg(max).to_owned();
+        let mut command = cmd("XREVRANGE");
+        command.arg(self.keys.dlq()).arg(from).arg("-").arg("COUNT").arg(max);
         let entries = reply::entries(self.commands.run(&command).await?)?;
         let next = (entries.len() == max).then(|| entries.last().map(|(id, _)| id.clone())).flatten();
         let letters = entries.into_iter().map(|(id, fields)| record::decode(&self.keys, &id, fields)).collect();

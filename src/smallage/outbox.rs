@@ -17,13 +17,8 @@ use crate::{
 
 impl Smallage {
     pub(super) async fn read_outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
-        let command = cmd("XRANGE")
-            .arg(self.keys.outbox(lane))
-            .arg(format!("({after}"))
-            .arg("+")
-            .arg("COUNT")
-            .arg(max)
-            .to_owned();
+        let mut command = cmd("XRANGE");
+        command.arg(self.keys.outbox(lane)).arg(format!("({after}")).arg("+").arg("COUNT").arg(max);
         let entries = reply::entries(self.commands.run(&command).await?)?;
         let uid = self.known_uid().await?;
         let mut page = OutboxPage::default();
@@ -50,7 +45,8 @@ impl Smallage {
     }
 
     pub(super) async fn end_of_outbox(&self, lane: Lane) -> Result<OutboxId> {
-        let command = cmd("XREVRANGE").arg(self.keys.outbox(lane)).arg("+").arg("-").arg("COUNT").arg(1).to_owned();
+        let mut command = cmd("XREVRANGE");
+        command.arg(self.keys.outbox(lane)).arg("+").arg("-").arg("COUNT").arg(1);
         let entries = reply::entries(self.commands.run(&command).await?)?;
         Ok(entries.first().and_then(|(id, _)| id.parse().ok()).unwrap_or_default())
     }
@@ -77,24 +73,26 @@ impl Smallage {
     pub(super) async fn append_to_outbox(&self, data: &EventData) -> Result<OutboxId> {
         let kind = data.kind();
         // The time is the id's, which Redis gives.
-        let command = cmd("XADD")
+        let mut command = cmd("XADD");
+        command
             .arg(self.keys.outbox(kind.lane()))
             .arg("*")
             .arg("type")
             .arg(kind.as_str())
             .arg("data")
-            .arg(data.to_json())
-            .to_owned();
+            .arg(data.to_json());
         let id = reply::text(&self.commands.run(&command).await?).unwrap_or_default();
         self.outbox_grew(kind.lane());
         id.parse().map_err(|_| StoreError::Unexpected(format!("XADD answered {id:?}")))
     }
 
     pub(super) async fn load_lane_state(&self, hook: &str, lane: Lane) -> Result<Option<SavedLane>> {
-        let command = cmd("HMGET").arg(self.keys.hook(hook, lane)).arg("revision").arg("state").to_owned();
-        let mut reply = Reply::array(self.commands.run(&command).await?)?;
-        let (revision, state) = (reply.next()?, reply.next()?);
-        Ok(reply::number(&revision).zip(reply::text(&state)).map(|(revision, state)| SavedLane { revision, state }))
+        let answer =
+            self.commands.run(cmd("HMGET").arg(self.keys.hook(hook, lane)).arg("revision").arg("state")).await?;
+        let mut reply = Reply::array(answer)?;
+        // A revision that is no number counts as 0, as it does where the lane is saved: the state is still good.
+        let (revision, state) = (reply::number(&reply.next()?).unwrap_or(0), reply.next()?);
+        Ok(reply::text(&state).map(|state| SavedLane { revision, state }))
     }
 
     pub(super) async fn save_lane_state(

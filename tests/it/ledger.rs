@@ -323,6 +323,13 @@ async fn a_lane_is_saved_over_the_revision_it_was_loaded_at_and_no_other() {
     let saved = ledger.load_lane("oncall", Lane::Deaths).await.unwrap().unwrap();
     assert_eq!((saved.revision, saved.state.as_str()), (by_hand, r#"{"a":2}"#));
     assert_eq!(ledger.load_lane("oncall", Lane::Alerts).await.unwrap(), None, "lanes are apart");
+
+    // Rubbish for a revision loses nothing of the state, and the lane can be saved again.
+    let key = format!("{{{NS}}}:sexton:hook:oncall:deaths");
+    let () = redis.connect().await.hset(key, "revision", "rubbish").await.unwrap();
+    let saved = ledger.load_lane("oncall", Lane::Deaths).await.unwrap().unwrap();
+    assert_eq!((saved.revision, saved.state.as_str()), (0, r#"{"a":2}"#));
+    assert_eq!(ledger.save_lane(&lease, "oncall", Lane::Deaths, saved.revision, "{}").await, Ok(1));
 }
 
 #[tokio::test]

@@ -54,9 +54,7 @@ if not cursor then
     cursor = last
   else
     cursor = '0-0'
-    if ARGV[3] == '1' then
-      counted = seen
-    elseif ARGV[2] == '1' then
+    if ARGV[3] == '1' or ARGV[2] == '1' then
       counted = seen
     else
       state['existing_until'] = last
