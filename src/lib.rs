@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod letter;
 pub mod loops;
 pub mod metrics;
+pub mod retry;
 pub mod rule;
 pub mod sidecar;
 pub mod smallage;

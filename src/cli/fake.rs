@@ -10,7 +10,7 @@ use crate::{
     event::{Event, EventData, Lane},
     ledger::{
         AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, Posted, RawLetter, Result, SavedLane, StoreError, Survey, TryLease,
+        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, StoreError, Survey, TryLease,
     },
     letter::{DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict},
 };
@@ -158,7 +158,7 @@ impl Ledger for Fake {
         not_here()
     }
 
-    async fn commit(&self, _: &Lease, _: Commit) -> Result<Committed> {
+    async fn commit(&self, _: &Lease, _: Commit) -> Result<PlanEnd<Committed>> {
         not_here()
     }
 

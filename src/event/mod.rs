@@ -17,6 +17,12 @@ use crate::letter::{DeadLetter, ErrorInfo, Millis};
 pub enum EventType {
     /// A job landed in the DLQ.
     JobDead,
+    /// A dead job was put back on its queue.
+    JobRetried,
+    /// A retried job ran through.
+    JobRecovered,
+    /// A retried job died once more, and its rule grants it no further retry.
+    JobExhausted,
     /// Many deaths in one event.
     DlqDigest,
     /// A person tries a hook.
@@ -25,12 +31,22 @@ pub enum EventType {
 
 impl EventType {
     /// All of them, in the order the documentation lists them.
-    pub const ALL: [EventType; 3] = [EventType::JobDead, EventType::DlqDigest, EventType::HookTest];
+    pub const ALL: [EventType; 6] = [
+        EventType::JobDead,
+        EventType::JobRetried,
+        EventType::JobRecovered,
+        EventType::JobExhausted,
+        EventType::DlqDigest,
+        EventType::HookTest,
+    ];
 
     /// The wire name, such as `job.dead`.
     pub fn as_str(self) -> &'static str {
         match self {
             EventType::JobDead => "job.dead",
+            EventType::JobRetried => "job.retried",
+            EventType::JobRecovered => "job.recovered",
+            EventType::JobExhausted => "job.exhausted",
             EventType::DlqDigest => "dlq.digest",
             EventType::HookTest => "hook.test",
         }
@@ -44,7 +60,11 @@ impl EventType {
     /// The lane it travels in: alerts and tests never wait behind deaths.
     pub fn lane(self) -> Lane {
         match self {
-            EventType::JobDead | EventType::DlqDigest => Lane::Deaths,
+            EventType::JobDead
+            | EventType::JobRetried
+            | EventType::JobRecovered
+            | EventType::JobExhausted
+            | EventType::DlqDigest => Lane::Deaths,
             EventType::HookTest => Lane::Alerts,
         }
     }
@@ -96,6 +116,12 @@ impl Event {
 pub enum EventData {
     /// Of `job.dead`.
     JobDead(Box<JobDead>),
+    /// Of `job.retried`.
+    JobRetried(Box<JobRetry>),
+    /// Of `job.recovered`.
+    JobRecovered(Box<JobRetry>),
+    /// Of `job.exhausted`.
+    JobExhausted(Box<JobDead>),
     /// Of `dlq.digest`.
     Digest(Box<Digest>),
     /// Of `hook.test`.
@@ -112,6 +138,9 @@ impl EventData {
     pub fn kind(&self) -> EventType {
         match self {
             EventData::JobDead(_) => EventType::JobDead,
+            EventData::JobRetried(_) => EventType::JobRetried,
+            EventData::JobRecovered(_) => EventType::JobRecovered,
+            EventData::JobExhausted(_) => EventType::JobExhausted,
             EventData::Digest(_) => EventType::DlqDigest,
             EventData::HookTest(_) => EventType::HookTest,
         }
@@ -121,6 +150,9 @@ impl EventData {
     pub fn from_json(kind: EventType, json: &str) -> Result<EventData, serde_json::Error> {
         Ok(match kind {
             EventType::JobDead => EventData::JobDead(serde_json::from_str(json)?),
+            EventType::JobRetried => EventData::JobRetried(serde_json::from_str(json)?),
+            EventType::JobRecovered => EventData::JobRecovered(serde_json::from_str(json)?),
+            EventType::JobExhausted => EventData::JobExhausted(serde_json::from_str(json)?),
             EventType::DlqDigest => EventData::Digest(serde_json::from_str(json)?),
             EventType::HookTest => EventData::HookTest(serde_json::from_str(json)?),
         })
@@ -202,6 +234,19 @@ impl From<&ErrorInfo> for ErrorText {
     fn from(error: &ErrorInfo) -> ErrorText {
         ErrorText { kind: text(&error.kind), message: text(&error.message) }
     }
+}
+
+/// The `data` of `job.retried` and `job.recovered`: the dead letter that was retried, as `job.dead` has it, with the
+/// counts after the retry, and when that was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobRetry {
+    /// The dead letter; `next_retry_at` is `null`.
+    #[serde(flatten)]
+    pub dead: JobDead,
+    /// When it was put back on its queue.
+    pub retried_at: Option<String>,
+    /// When it was seen to have run through; `null` in `job.retried`.
+    pub recovered_at: Option<String>,
 }
 
 /// The `data` of `hook.test`.

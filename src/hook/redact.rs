@@ -39,7 +39,8 @@ impl Leaving {
     pub fn event(&self, event: &Event) -> Event {
         let mut event = event.clone();
         match &mut event.data {
-            EventData::JobDead(dead) => self.dead(dead),
+            EventData::JobDead(dead) | EventData::JobExhausted(dead) => self.dead(dead),
+            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => self.dead(&mut retry.dead),
             EventData::Digest(digest) => {
                 for sample in &mut digest.samples {
                     self.dead(sample);

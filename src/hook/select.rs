@@ -4,7 +4,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::{
     config::{DEFAULT_EVENTS, HookConfig},
-    event::{Event, EventData, EventType},
+    event::{Event, EventData, EventType, JobDead},
     rule::{Matcher, Subject},
 };
 
@@ -37,14 +37,17 @@ impl Selection {
     pub fn wants(&self, event: &Event) -> bool {
         match &event.data {
             EventData::HookTest(test) => test.hook == self.hook,
-            EventData::JobDead(dead) => {
-                self.subscribed(EventType::JobDead) && self.matcher.matches(&Subject::from(&**dead))
-            }
+            EventData::JobDead(dead) | EventData::JobExhausted(dead) => self.wants_job(event.kind(), dead),
+            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => self.wants_job(event.kind(), &retry.dead),
             EventData::Digest(digest) => {
                 let source = self.matcher.source.as_ref();
                 self.subscribed(EventType::DlqDigest) && source.is_none_or(|globs| globs.is_match(&digest.source))
             }
         }
+    }
+
+    fn wants_job(&self, kind: EventType, dead: &JobDead) -> bool {
+        self.subscribed(kind) && self.matcher.matches(&Subject::from(dead))
     }
 
     fn subscribed(&self, kind: EventType) -> bool {

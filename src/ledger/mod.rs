@@ -4,8 +4,14 @@
 //! nothing else, and meet nowhere else.
 
 mod error;
+mod retries;
 
 pub use error::StoreError;
+pub use retries::{
+    AuditLine, DuePools, Flight, GroupView, Judge, Judged, Judging, Lesson, Place, Plan, PlanEnd, Pool, PoolView,
+    Refusal, Relook, Retried, Retry, RetryLedger, Rounds, Settled, Sight, Sights, Standing, Verdict, Waiting,
+    Whereabouts,
+};
 
 use std::time::Duration;
 
@@ -22,7 +28,7 @@ use crate::{
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// A position in the DLQ: everything up to and including it has been read. Opaque outside its source.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Cursor(pub String);
 
 /// A position in an outbox lane. Opaque, but ordered: `OutboxId::cmp` is the order of the outbox.
@@ -143,11 +149,16 @@ pub struct Commit {
     pub deaths: Vec<Death>,
     /// Set while existing entries are being read.
     pub existing: Option<ExistingStep>,
+    /// The generation of the rules that the plans were made by: 0 without rules, and then no death has a plan and no
+    /// entry is remembered with its job. The commit is refused if the ledger's is another.
+    pub generation: u64,
 }
 
 /// One death in a commit.
 #[derive(Clone, Debug)]
 pub struct Death {
+    /// The entry.
+    pub entry_id: String,
     /// The job, if the record carries an id.
     pub job_id: String,
     /// When it died.
@@ -155,6 +166,8 @@ pub struct Death {
     /// The `data` of the event to append to the outbox ([`crate::event::JobDead`] as JSON, `deaths` and `retries` 0: the
     /// ledger fills them in), or none for an entry that was there before.
     pub event: Option<String>,
+    /// What the rules plan for it; none for an entry that stays put.
+    pub plan: Option<Plan>,
 }
 
 /// Progress through the existing entries.
@@ -169,10 +182,15 @@ pub enum ExistingStep {
 /// What a commit found out about each of its deaths, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
-    /// For each death: how often the job has died now, and how often Sexton had retried it.
+    /// For each death: how often the job has died now, and how often Sexton had retried it. Empty for a step of judging.
     pub jobs: Vec<JobCounts>,
     /// Events in the outbox lane afterwards.
     pub outbox_len: u64,
+    /// Which of them (by place in the commit) have now been said to be exhausted.
+    pub exhausted: Vec<usize>,
+    /// Which of them died again although nobody but another loop, or a person, can have put them back: all earlier
+    /// entries of the job have left the DLQ, and there was no retry of ours since.
+    pub elsewhere: Vec<usize>,
 }
 
 /// What the ledger knows of a job.
@@ -195,6 +213,8 @@ pub struct Survey {
     pub added: u64,
     /// Entries added that have not been read yet.
     pub lag: u64,
+    /// Retries of ours without a final verdict yet.
+    pub in_flight: u64,
     /// Entries that were taken away before they were read, found since the last survey.
     pub unseen: u64,
 }
@@ -299,9 +319,9 @@ pub trait Ledger: Send + Sync {
     /// Reads up to `max` entries after `after`, waiting up to `block` for the first one.
     async fn read(&self, after: &Cursor, max: usize, block: Option<Duration>) -> Result<Batch>;
 
-    /// Commits a batch: outbox, job records, counters and cursor, in one step or not at all.
-    /// [`StoreError::Moved`] if the ledger's cursor is not `from`: attach again.
-    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed>;
+    /// Commits a batch: outbox, job records, due index, counters and cursor, in one step or not at all.
+    /// [`StoreError::Moved`] if the ledger's cursor is not `from`, or its generation another: attach again.
+    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<PlanEnd<Committed>>;
 
     /// Looks whether the ledger is still where this leader left it, and the DLQ reaches that far.
     /// [`StoreError::Moved`] if not (the store has lost data, or somebody else has written): attach again.

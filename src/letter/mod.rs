@@ -14,8 +14,10 @@ pub use group::{Group, normalise};
 pub use history::{Attempt, Verdict, conclude, last_life, lives};
 pub use visible::{is_harmful, written_out};
 
+use serde::{Deserialize, Serialize};
+
 /// A point in time: milliseconds since the Unix epoch, by the store's clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Millis(pub i64);
 
 /// One record in a DLQ, decoded as far as it can be.

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Next, Step};
 use crate::{
     event::{EventData, Include, JobDead, Lane},
-    ledger::{Attached, Batch, Commit, Committed, Cursor, Death, Existing, ExistingStep, Lease, Ledger, StoreError},
+    ledger::{
+        Attached, Batch, Commit, Committed, Cursor, Death, Existing, ExistingStep, Lease, Ledger, PlanEnd, StoreError,
+    },
     letter::DeadLetter,
     metrics::{DeadKind, Metrics},
 };
@@ -128,11 +130,11 @@ impl Ingest {
         let (planned, commit) = self.plan(batch);
         self.confirm().await?;
         if straight {
-            let committed = self.ledger.commit(&self.lease, commit).await?;
+            let committed = commit_in(&*self.ledger, &self.lease, commit).await?;
             self.stands(planned, &committed);
         } else {
             let (ledger, lease) = (Arc::clone(&self.ledger), self.lease.clone());
-            let outcome = tokio::spawn(async move { ledger.commit(&lease, commit).await });
+            let outcome = tokio::spawn(async move { commit_in(&*ledger, &lease, commit).await });
             self.committing = Some(Committing { outcome, planned });
         }
         Ok(())
@@ -184,12 +186,15 @@ impl Ingest {
             }
         }
         let death = |(n, letter): (usize, &DeadLetter)| Death {
+            entry_id: letter.entry_id.clone(),
             job_id: letter.job_id.clone(),
             at: letter.died_at,
             event: (n >= old).then(|| JobDead::of(source, letter, self.options.include).to_json()),
+            plan: None,
         };
         let deaths = batch.letters.iter().enumerate().map(death).collect();
-        let commit = Commit { from: progress.cursor.clone(), to: batch.cursor.clone(), deaths, existing: step };
+        let commit =
+            Commit { from: progress.cursor.clone(), to: batch.cursor.clone(), deaths, existing: step, generation: 0 };
         let after = Progress { cursor: batch.cursor.clone(), existing: existing_after };
         (Planned { batch, announced, after }, commit)
     }
@@ -218,6 +223,13 @@ impl Ingest {
             ),
             many => tracing::info!(source, deaths = many.len(), until = batch.cursor.0, "jobs are dead"),
         }
+    }
+}
+
+async fn commit_in(ledger: &dyn Ledger, lease: &Lease, commit: Commit) -> Result<Committed, StoreError> {
+    match ledger.commit(lease, commit).await? {
+        PlanEnd::Stands(committed) => Ok(committed),
+        PlanEnd::Stale(_) => Err(StoreError::Unexpected("no plan was made, yet one is stale".to_owned())),
     }
 }
 

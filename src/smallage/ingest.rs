@@ -90,7 +90,7 @@ impl Smallage {
     }
 
     pub(super) async fn commit_batch(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
-        let Commit { from, to, deaths, existing } = commit;
+        let Commit { from, to, deaths, existing, .. } = commit;
         let token = lease.token();
         let (lease_key, state, outbox) = (self.keys.lease(), self.keys.state(), self.keys.outbox(Lane::Deaths));
         let job_keys: Vec<String> =
@@ -134,7 +134,7 @@ impl Smallage {
         if step == "done" || deaths.iter().any(|death| death.event.is_some()) {
             self.outbox_grew(Lane::Deaths);
         }
-        Ok(Committed { jobs, outbox_len })
+        Ok(Committed { jobs, outbox_len, ..Committed::default() })
     }
 
     pub(super) async fn check_cursor(&self, lease: &Lease, cursor: &Cursor) -> Result<()> {
@@ -161,7 +161,14 @@ impl Smallage {
         let mut reply = Reply::of_script(answer)?;
         self.clock.set(reply.time()?);
         let (entries, added, first) = (reply.number()?, reply.number()?, reply.text()?);
-        Ok(Survey { entries, oldest: id_time(&first), added, lag: reply.number()?, unseen: reply.number()? })
+        Ok(Survey {
+            entries,
+            oldest: id_time(&first),
+            added,
+            lag: reply.number()?,
+            unseen: reply.number()?,
+            in_flight: 0,
+        })
     }
 }
 

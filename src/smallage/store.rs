@@ -18,7 +18,7 @@ use crate::{
     event::{EventData, Lane},
     ledger::{
         AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, Posted, RawLetter, Result, SavedLane, Survey, TryLease,
+        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, Survey, TryLease,
     },
 };
 
@@ -158,8 +158,8 @@ impl Ledger for Smallage {
         self.read_dlq(after, max, block).await
     }
 
-    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<Committed> {
-        self.commit_batch(lease, commit).await
+    async fn commit(&self, lease: &Lease, commit: Commit) -> Result<PlanEnd<Committed>> {
+        self.commit_batch(lease, commit).await.map(PlanEnd::Stands)
     }
 
     async fn check(&self, lease: &Lease, cursor: &Cursor) -> Result<()> {

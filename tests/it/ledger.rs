@@ -7,8 +7,8 @@ use sexton::{
     config::{Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, EventType, HookTest, Include, JobDead, Lane},
     ledger::{
-        AttachOptions, Commit, Cursor, Death, ExistingStep, JobCounts, Lease, Ledger, Loss, OutboxId, StoreError,
-        TryLease,
+        AttachOptions, Commit, Cursor, Death, ExistingStep, JobCounts, Lease, Ledger, Loss, OutboxId, PlanEnd,
+        StoreError, TryLease,
     },
     loops::{Next, Renew, Step as _},
     metrics::Metrics,
@@ -46,13 +46,17 @@ async fn read_and_commit(ledger: &dyn Ledger, lease: &Lease, after: &Cursor) -> 
         .letters
         .iter()
         .map(|letter| Death {
+            entry_id: letter.entry_id.clone(),
             job_id: letter.job_id.clone(),
             at: letter.died_at,
             event: Some(JobDead::of("orders", letter, Include::default()).to_json()),
+            plan: None,
         })
         .collect();
-    let commit = Commit { from: after.clone(), to: batch.cursor.clone(), deaths, existing: None };
-    let committed = ledger.commit(lease, commit).await.expect("Redis is there");
+    let commit = Commit { from: after.clone(), to: batch.cursor.clone(), deaths, existing: None, generation: 0 };
+    let PlanEnd::Stands(committed) = ledger.commit(lease, commit).await.expect("Redis is there") else {
+        panic!("there were no plans")
+    };
     (batch.cursor, committed.jobs)
 }
 
@@ -110,7 +114,13 @@ async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothin
     let before = picture(&mut con).await;
 
     let batch = ledger.read(&attached.cursor, 10, None).await.unwrap();
-    let commit = Commit { from: attached.cursor.clone(), to: batch.cursor.clone(), deaths: Vec::new(), existing: None };
+    let commit = Commit {
+        from: attached.cursor.clone(),
+        to: batch.cursor.clone(),
+        deaths: Vec::new(),
+        existing: None,
+        generation: 0,
+    };
     assert_eq!(ledger.commit(&old, commit).await, Err(StoreError::Fenced));
     assert_eq!(ledger.attach(&old, AttachOptions::default()).await, Err(StoreError::Fenced));
     assert_eq!(ledger.survey(&old).await, Err(StoreError::Fenced));
@@ -142,7 +152,8 @@ async fn a_commit_over_a_cursor_that_has_moved_is_refused() {
     bury_many(&mut con, NS, 0..5).await;
     let (cursor, _) = read_and_commit(&*ledger, &lease, &attached.cursor).await;
     assert_eq!(ledger.outbox_len(Lane::Deaths).await.unwrap(), 5);
-    let again = Commit { from: attached.cursor.clone(), to: cursor.clone(), deaths: Vec::new(), existing: None };
+    let again =
+        Commit { from: attached.cursor.clone(), to: cursor.clone(), deaths: Vec::new(), existing: None, generation: 0 };
     assert_eq!(ledger.commit(&lease, again).await, Err(StoreError::Moved));
     assert_eq!(ledger.outbox_len(Lane::Deaths).await.unwrap(), 5);
 }
@@ -211,7 +222,13 @@ async fn first_attach_marks_what_is_there_and_goes_on_counting_after_a_crash() {
         assert!(!ledger.is_after(&letter.entry_id, &existing.until));
     }
     let step = Some(ExistingStep::Counting(Box::new(existing.tally.clone())));
-    let commit = Commit { from: attached.cursor.clone(), to: batch.cursor.clone(), deaths: Vec::new(), existing: step };
+    let commit = Commit {
+        from: attached.cursor.clone(),
+        to: batch.cursor.clone(),
+        deaths: Vec::new(),
+        existing: step,
+        generation: 0,
+    };
     ledger.commit(&lease, commit).await.unwrap();
 
     let again = ledger.attach(&lease, AttachOptions::default()).await.unwrap();
@@ -222,7 +239,13 @@ async fn first_attach_marks_what_is_there_and_goes_on_counting_after_a_crash() {
     assert_eq!(new, [false, false, true]);
     let digest = Some(Box::new(EventData::Digest(Box::new(existing.tally.digest("orders", "existing")))));
     let step = Some(ExistingStep::Done(digest));
-    let commit = Commit { from: again.cursor.clone(), to: rest.cursor.clone(), deaths: Vec::new(), existing: step };
+    let commit = Commit {
+        from: again.cursor.clone(),
+        to: rest.cursor.clone(),
+        deaths: Vec::new(),
+        existing: step,
+        generation: 0,
+    };
     ledger.commit(&lease, commit).await.unwrap();
     let page = ledger.outbox(Lane::Deaths, OutboxId::default(), 10).await.unwrap();
     assert_eq!(page.events.iter().map(|p| p.event.kind()).collect::<Vec<_>>(), [EventType::DlqDigest]);

@@ -119,6 +119,7 @@ impl Plan {
                 self.state.digest_seq += 1;
                 self.hold(posted.event.id.clone(), posted.event.at, (**digest).clone());
             }
+            EventData::JobRetried(_) | EventData::JobRecovered(_) | EventData::JobExhausted(_) => {}
             EventData::HookTest(_) => {
                 // Nobody waits for a test that is this old; it goes the way of what is rejected while off.
             }

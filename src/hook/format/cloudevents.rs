@@ -31,7 +31,8 @@ pub(super) fn body(event: &Event) -> Body {
             break;
         }
         match &mut shorter.data {
-            EventData::JobDead(dead) => step(dead),
+            EventData::JobDead(dead) | EventData::JobExhausted(dead) => step(dead),
+            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => step(&mut retry.dead),
             EventData::Digest(digest) => {
                 for sample in &mut digest.samples {
                     step(sample);
@@ -73,7 +74,10 @@ const SHORTEN: [fn(&mut JobDead); 4] = [
 
 fn whole(event: &Event) -> Body {
     let (source, subject) = match &event.data {
-        EventData::JobDead(dead) => (&dead.source, dead.task.as_deref()),
+        EventData::JobDead(dead) | EventData::JobExhausted(dead) => (&dead.source, dead.task.as_deref()),
+        EventData::JobRetried(retry) | EventData::JobRecovered(retry) => {
+            (&retry.dead.source, retry.dead.task.as_deref())
+        }
         EventData::Digest(digest) => (&digest.source, None),
         EventData::HookTest(test) => (&test.source, None),
     };

@@ -36,7 +36,10 @@ pub(super) fn body(event: &Event) -> Body {
         more: Value::Null,
     };
     let flexiq = match &event.data {
-        EventData::JobDead(dead) => Flexiq {
+        EventData::JobRetried(retry) | EventData::JobRecovered(retry) => {
+            Flexiq { job_id: retry.dead.job_id.as_deref(), more: json!(retry), ..blank }
+        }
+        EventData::JobDead(dead) | EventData::JobExhausted(dead) => Flexiq {
             job_id: dead.job_id.as_deref(),
             task_name: dead.task.as_deref(),
             queue: dead.queue.as_deref(),

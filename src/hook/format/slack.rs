@@ -27,7 +27,8 @@ const TAB: &str = "    ";
 
 pub(super) fn body(event: &Event) -> Body {
     let (text, blocks) = match &event.data {
-        EventData::JobDead(dead) => job_dead(dead),
+        EventData::JobDead(dead) | EventData::JobExhausted(dead) => job_dead(dead),
+        EventData::JobRetried(retry) | EventData::JobRecovered(retry) => job_dead(&retry.dead),
         EventData::Digest(digest) => many(digest),
         EventData::HookTest(HookTest { source, hook, summary }) => {
             let line = format!("{} (hook {}, source {})", text(summary, LINE), text(hook, NAME), text(source, NAME));
