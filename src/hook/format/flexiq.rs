@@ -26,7 +26,20 @@ struct Flexiq<'a> {
 }
 
 pub(super) fn body(event: &Event) -> Body {
-    let blank = Flexiq {
+    let flexiq = match &event.data {
+        EventData::JobDead(dead) | EventData::JobExhausted(dead) => of_job(event, dead, death(dead)),
+        EventData::JobRetried(retry) => of_job(event, &retry.dead, attempt(retry)),
+        EventData::JobRecovered(retry) => Flexiq { error: None, ..of_job(event, &retry.dead, attempt(retry)) },
+        EventData::Digest(digest) => Flexiq { error: Some(summary(digest)), ..blank(event, json!(digest)) },
+        EventData::HookTest(HookTest { source, hook, summary }) => {
+            blank(event, json!({"source": source, "hook": hook, "message": summary}))
+        }
+    };
+    super::json("application/json", &flexiq)
+}
+
+fn blank(event: &Event, more: Value) -> Flexiq<'_> {
+    Flexiq {
         event: event.kind().as_str(),
         job_id: None,
         task_name: None,
@@ -34,28 +47,17 @@ pub(super) fn body(event: &Event) -> Body {
         error: None,
         duration_ms: None,
         id: &event.id,
-        more: Value::Null,
-    };
-    let flexiq = match &event.data {
-        EventData::JobDead(dead) | EventData::JobExhausted(dead) => of_job(dead, death(dead), blank),
-        EventData::JobRetried(retry) => of_job(&retry.dead, attempt(retry), blank),
-        EventData::JobRecovered(retry) => Flexiq { error: None, ..of_job(&retry.dead, attempt(retry), blank) },
-        EventData::Digest(digest) => Flexiq { error: Some(summary(digest)), more: json!(digest), ..blank },
-        EventData::HookTest(HookTest { source, hook, summary }) => {
-            Flexiq { more: json!({"source": source, "hook": hook, "message": summary}), ..blank }
-        }
-    };
-    super::json("application/json", &flexiq)
+        more,
+    }
 }
 
-fn of_job<'a>(dead: &'a JobDead, more: Value, blank: Flexiq<'a>) -> Flexiq<'a> {
+fn of_job<'a>(event: &'a Event, dead: &'a JobDead, more: Value) -> Flexiq<'a> {
     Flexiq {
         job_id: dead.job_id.as_deref(),
         task_name: dead.task.as_deref(),
         queue: dead.queue.as_deref(),
         error: Some(error(dead)),
-        more,
-        ..blank
+        ..blank(event, more)
     }
 }
 
