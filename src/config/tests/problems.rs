@@ -221,8 +221,8 @@ fn problems_of_hooks() {
                 r#"7:11: "unlimited" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
             ),
             (
-                "events: [alert.*, job.exhausted]",
-                "6:13: none of these events is sent by this version; it sends job.dead, dlq.digest, hook.test",
+                "events: [alert.*, dlq.purged]",
+                "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, hook.test",
             ),
             ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
             (
