@@ -197,6 +197,9 @@ pub struct Rounds {
     pub pool: u64,
     /// The group's.
     pub group: u64,
+    /// It was sent although nothing was known of its group: one of the pool's canaries.
+    #[serde(default)]
+    pub canary: bool,
 }
 
 /// What became of one decided retry.
@@ -403,6 +406,9 @@ pub struct Lesson {
     pub learnt: String,
     /// On hold until then.
     pub held_until: Option<Millis>,
+    /// It says nothing any more after this moment, and may go: what a thousand groups of one have taught is not kept
+    /// for longer than it is of use.
+    pub keep_until: Millis,
 }
 
 /// One line of the audit log.
