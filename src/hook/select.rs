@@ -46,7 +46,8 @@ impl Selection {
         }
     }
 
-    fn subscribed(&self, kind: EventType) -> bool {
+    /// Whether the hook wants events of this kind at all.
+    pub fn subscribed(&self, kind: EventType) -> bool {
         self.events.is_match(kind.as_str())
     }
 }
