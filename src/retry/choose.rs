@@ -5,9 +5,12 @@ use crate::{letter::Millis, rule::Terms};
 
 /// A group that cannot go because its pool is on hold is looked at again after this part of what is left of the hold,
 /// for the hold may be lifted early; so it is looked at a few times however long the hold is.
-const LOOKS_WHILE_HELD: i64 = 8;
+const LOOKS_WHILE_HELD: i64 = 4;
 /// But not more often than this, in milliseconds.
-const LOOK_AGAIN_MS: i64 = 1_000;
+const LOOK_AGAIN_MS: i64 = 2_000;
+/// Where all groups of a pool are looked at again when its hold ends, a group of one comes so much later than the largest,
+/// in milliseconds: there may be more of them than one look sees.
+const SMALL_ONES_LATER_MS: i64 = 400;
 /// A window that never opens again is looked at this often, in milliseconds.
 const NEVER_OPEN_MS: i64 = 3_600_000;
 
@@ -80,19 +83,24 @@ pub fn choose(look: &Look<'_>) -> Choice {
             let allowed = group.learnt.allowed(now, terms, look.pool.doubted_at());
             proven.push(Candidate::of(group, allowed));
         } else if let Some(until) = pool_held {
-            choice.held.push((group.group.clone(), look_before(now, until)));
+            choice.held.push((group.group.clone(), next_look(now, until, group.due)));
         } else {
             canaries.push(Candidate::of(group, terms.pace.start));
         }
     }
     if look.more {
-        choice.to_the_end.extend(proven.iter().chain(&canaries).map(|candidate| candidate.group.group.clone()));
+        choice.to_the_end.extend(canaries.iter().map(Candidate::name));
+        // Proven groups keep their place, unless they would leave too little room for the others.
+        if proven.len() > look.groups.len() / 2 {
+            choice.to_the_end.extend(proven.iter().map(Candidate::name));
+        }
     }
     canaries.sort_by_key(|candidate| (candidate.group.learnt.failures(), u64::MAX - candidate.group.due));
     let free = terms.pace.max_in_flight.saturating_sub(look.rule_in_flight).min(look.tokens);
     let free_canaries = look.pool.allowed(now, terms).saturating_sub(look.canaries_in_flight);
     deal(&mut proven, &mut canaries, free, free_canaries, look.dice);
-    choice.send.extend(proven.iter().chain(&canaries).filter(|one| one.sent > 0).map(Candidate::sent));
+    let sent = proven.iter().chain(&canaries).filter(|candidate| candidate.sent > 0);
+    choice.send.extend(sent.map(Candidate::sent));
     choice
 }
 
@@ -109,8 +117,12 @@ impl<'a> Candidate<'a> {
         Candidate { group, may: allowed.saturating_sub(group.in_flight).min(due), sent: 0 }
     }
 
+    fn name(&self) -> String {
+        self.group.group.clone()
+    }
+
     fn sent(&self) -> (String, usize) {
-        (self.group.group.clone(), self.sent as usize)
+        (self.name(), self.sent as usize)
     }
 
     /// Gives it one more, if it may have one.
@@ -146,8 +158,13 @@ fn deal(proven: &mut [Candidate<'_>], canaries: &mut [Candidate<'_>], free: u32,
     }
 }
 
-/// When a group is looked at again whose pool is on hold until then.
-fn look_before(now: Millis, until: Millis) -> Millis {
-    let part = (until.0 - now.0) / LOOKS_WHILE_HELD;
-    Millis(now.0.saturating_add(part.max(LOOK_AGAIN_MS)).min(until.0))
+/// When a group with so many due entries is looked at again whose pool is on hold until then.
+fn next_look(now: Millis, until: Millis, due: u64) -> Millis {
+    let part = (until.0.saturating_sub(now.0) / LOOKS_WHILE_HELD).max(LOOK_AGAIN_MS);
+    let look = now.0.saturating_add(part);
+    if look < until.0 {
+        return Millis(look);
+    }
+    let later = SMALL_ONES_LATER_MS / i64::try_from(due).unwrap_or(i64::MAX).max(1);
+    Millis(until.0.saturating_add(later))
 }

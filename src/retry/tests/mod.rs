@@ -1,0 +1,4 @@
+//! The closed loop as a whole: a model of workers and what they depend on, and properties.
+
+mod simulation;
+mod world;
