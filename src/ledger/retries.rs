@@ -16,6 +16,7 @@ use super::{Batch, Committed, Cursor, JobCounts, Lease, Ledger, Result};
 use crate::{
     event::JobDead,
     letter::{DeadLetter, Millis, hex},
+    rule::Never,
 };
 
 /// One rule and one task: `<rule>:<12 hexadecimal digits of SHA-256(task)>`. What is learnt of one of its groups counts
@@ -197,13 +198,16 @@ pub struct Rounds {
     pub pool: u64,
     /// The group's.
     pub group: u64,
+    /// It was sent although nothing was known of its group: one of the pool's canaries.
+    #[serde(default)]
+    pub canary: bool,
 }
 
 /// What became of one decided retry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Retried {
     /// The job is back on its queue.
-    Sent(Flight),
+    Sent(Box<Flight>),
     /// It is not, and this is why.
     Refused(Refusal),
 }
@@ -236,6 +240,8 @@ pub enum Refusal {
     ForeignStream,
     /// The record is no job. Out of the index.
     Malformed,
+    /// An overfull queue had refused the job. Out of the index.
+    Shed,
     /// The group, or its pool, is on hold.
     GroupHeld,
     /// The rule's window is closed.
@@ -244,7 +250,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Refusal; 14] = [
+    pub const ALL: [Refusal; 15] = [
         Refusal::NotLeader,
         Refusal::EntryGone,
         Refusal::TooYoung,
@@ -257,6 +263,7 @@ impl Refusal {
         Refusal::Stale,
         Refusal::ForeignStream,
         Refusal::Malformed,
+        Refusal::Shed,
         Refusal::GroupHeld,
         Refusal::WindowClosed,
     ];
@@ -276,8 +283,18 @@ impl Refusal {
             Refusal::Stale => "stale",
             Refusal::ForeignStream => "foreign_stream",
             Refusal::Malformed => "malformed",
+            Refusal::Shed => "shed",
             Refusal::GroupHeld => "group_held",
             Refusal::WindowClosed => "window_closed",
+        }
+    }
+
+    /// The refusal of an entry that is never retried by rule.
+    pub fn of(never: Never) -> Refusal {
+        match never {
+            Never::Foreign => Refusal::ForeignStream,
+            Never::Malformed => Refusal::Malformed,
+            Never::Shed => Refusal::Shed,
         }
     }
 
@@ -403,6 +420,9 @@ pub struct Lesson {
     pub learnt: String,
     /// On hold until then.
     pub held_until: Option<Millis>,
+    /// It says nothing any more after this moment, and may go: what a thousand groups of one have taught is not kept
+    /// for longer than it is of use.
+    pub keep_until: Millis,
 }
 
 /// One line of the audit log.

@@ -7,10 +7,9 @@ use super::{
     Smallage,
     connection::{Arg, KeyList},
     reply::{self, Reply},
-    store::{AUDIT_LINES, REMEMBER_LESSONS},
+    store::AUDIT_LINES,
 };
 use crate::{
-    clock::millis,
     event::Lane,
     ledger::{Flight, Lease, Ledger as _, Lesson, Result, Settled, Sight, Sights, StoreError, Verdict, Whereabouts},
     letter::Millis,
@@ -111,8 +110,7 @@ impl Smallage {
                 Some(Verdict::Recovered | Verdict::ReDied | Verdict::LostSight) => Ok(String::new()),
             })
             .collect::<Result<Vec<_>>>()?;
-        let mut args =
-            vec![Arg::Text(&token), Arg::Int(AUDIT_LINES), Arg::Int(millis(REMEMBER_LESSONS)), Arg::len_of(settled)];
+        let mut args = vec![Arg::Text(&token), Arg::Int(AUDIT_LINES), Arg::len_of(settled)];
         for (one, json) in settled.iter().zip(&jsons) {
             let flight = &one.flight;
             args.extend([
@@ -137,6 +135,7 @@ impl Smallage {
             args.extend([
                 keys.number(self.keys.learnt(&lesson.pool, lesson.group.as_deref())),
                 Arg::Text(&lesson.learnt),
+                Arg::Int(lesson.keep_until.0),
                 Arg::Text(held),
                 lesson.held_until.map_or(Arg::Text(""), |until| Arg::Int(until.0)),
             ]);

@@ -92,7 +92,7 @@ impl Smallage {
                     announced |= terms.event.is_some();
                     let confirm_by = Millis(now.0.saturating_add(terms.confirm_within));
                     let at = Whereabouts::Queue(told);
-                    Retried::Sent(Flight { sent_at: now, confirm_by, at, seen_at: now, ..flight })
+                    Retried::Sent(Box::new(Flight { sent_at: now, confirm_by, at, seen_at: now, ..flight }))
                 }
             });
         }

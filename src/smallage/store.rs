@@ -26,8 +26,6 @@ use crate::{
 pub(super) const REMEMBER_JOBS: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long a lane is remembered that nobody saves any more (its hook is gone from the configuration).
 pub(super) const REMEMBER_LANES: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long it is remembered what was learnt of a pool or group.
-pub(super) const REMEMBER_LESSONS: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Lines that the audit log keeps, or somewhat more.
 pub(super) const AUDIT_LINES: i64 = 100_000;
 /// The longest a read of the DLQ may block.

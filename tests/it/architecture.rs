@@ -70,7 +70,7 @@ fn dependencies_point_one_way() {
         ("event", &["letter"]),
         ("clock", &["letter"]),
         ("config", &["event", "letter", "rule"]),
-        ("ledger", &["clock", "event", "letter"]),
+        ("ledger", &["clock", "event", "letter", "rule"]),
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
         ("metrics", &["ledger", "letter"]),

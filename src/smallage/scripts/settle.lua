@@ -1,21 +1,23 @@
 -- Writes what has become of retries: flights, events, audit lines, and what was learnt.
 -- KEYS  1 lease  2 flights  3 outbox  4 audit log  5 groups on hold  6… what is learnt, and our dedup claims; ARGV says
 --       which by their numbers
--- ARGV  1 token  2 lines kept in the audit log  3 how long what is learnt is remembered (ms)  4 number of flights
---       5… for each flight eight: its job's id; the entry that was retried; the verdict or ''; the flight as JSON from
+-- ARGV  1 token  2 lines kept in the audit log  3 number of flights
+--       4… for each flight eight: its job's id; the entry that was retried; the verdict or ''; the flight as JSON from
 --       now on, or '' if it has ended; the data of `job.recovered` as JSON or ''; the rule; the task; our dedup claim,
 --       or 0
---       then for each lesson four: the key of what is learnt; it, or '' to forget it; the group's name among those on
---       hold; until when (ms), or '' if it is not
+--       then for each lesson five: the key of what is learnt; it, or '' to forget it; until when it is kept (ms); the
+--       group's name among those on hold; until when (ms), or '' if it is not
 -- Gives {'OK', number of flights that were not as they were known, and stay} or {'FENCED'}
 -- One step, because a verdict must count once: with its event, its audit line, and in what is learnt from it.
 if call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
 end
 local flights, outbox, log, hold = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local most, remember = ARGV[2], ARGV[3]
-local FIRST, EACH = 5, 8
-local behind = FIRST + EACH * tonumber(ARGV[4])
+local most = ARGV[2]
+-- Nothing is kept for longer than this, whatever a lesson says: ten years.
+local LONGEST_MS = 315360000000
+local FIRST, EACH = 4, 8
+local behind = FIRST + EACH * tonumber(ARGV[3])
 
 local skipped = 0
 local changed, ended, verdicts = {}, {}, {}
@@ -52,25 +54,25 @@ if #verdicts > 0 or behind < #ARGV then
 end
 -- Events first: they need memory, and nothing else is written if there is none.
 local time = call('TIME')
-local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, #verdicts do
   local at = verdicts[i][1]
   if ARGV[at + 4] ~= '' then
-    call('XADD', outbox, '*', 'type', 'job.recovered', 'at', now, 'data', ARGV[at + 4])
+    call('XADD', outbox, '*', 'type', 'job.recovered', 'at', string.format('%.0f', now), 'data', ARGV[at + 4])
   end
 end
 put_all('HSET', flights, changed)
-for at = behind, #ARGV, 4 do
-  local key, member = KEYS[tonumber(ARGV[at])], ARGV[at + 2]
-  if ARGV[at + 1] == '' then
+for at = behind, #ARGV, 5 do
+  local key, left, member = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 2]) - now, ARGV[at + 3]
+  if ARGV[at + 1] == '' or left <= 0 then
     call('DEL', key)
   else
-    call('SET', key, ARGV[at + 1], 'PX', remember)
+    call('SET', key, ARGV[at + 1], 'PX', string.format('%.0f', math.min(left, LONGEST_MS)))
   end
-  if ARGV[at + 3] == '' then
+  if ARGV[at + 4] == '' then
     pcall('ZREM', hold, member)
   else
-    put('ZADD', hold, ARGV[at + 3], member)
+    put('ZADD', hold, ARGV[at + 4], member)
   end
 end
 for i = 1, #verdicts do

@@ -118,7 +118,7 @@ impl Yard {
     /// Retries one that nothing is in the way of.
     pub(crate) async fn send(&self, entry: &str) -> Flight {
         match self.retry(self.planned(entry).await).await {
-            Retried::Sent(flight) => flight,
+            Retried::Sent(flight) => *flight,
             Retried::Refused(why) => panic!("{why:?}"),
         }
     }
@@ -219,7 +219,7 @@ pub(crate) fn retry_of(letter: &DeadLetter, job: JobCounts) -> Retry {
         not_before: Millis(1_000),
         max_queue_length: 10_000,
         confirm_within: Duration::from_secs(900),
-        rounds: Rounds { pool: 1, group: 2 },
+        rounds: Rounds { pool: 1, group: 2, canary: true },
         event: Some(r#"{"source":"orders"}"#.to_owned()),
     }
 }
