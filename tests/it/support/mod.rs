@@ -7,6 +7,7 @@ pub(crate) mod ledger;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
+pub(crate) mod yard;
 
 use std::{future::Future, time::Duration};
 
