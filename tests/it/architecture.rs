@@ -109,7 +109,6 @@ fn each_outside_library_has_one_owner() {
         ("axum", &["http", "demo"]),
         ("prometheus", &["metrics"]),
         ("saphyr_parser", &["config"]),
-        ("cron", &["rule"]),
         ("chrono_tz", &["rule"]),
         ("clap", &["cli"]),
         ("comfy_table", &["cli"]),
