@@ -154,7 +154,7 @@ impl Form {
             return match step {
                 None => Ok(self.set(value, value, 1)),
                 Some(step) => Err(wrong(
-                    format!("has a {} {item:?} that has a step, but is no range", self.name),
+                    format!("has {item:?} for the {}, which has a step, but is no range", self.name),
                     format!("write {}/{step}", self.range(value, self.max)),
                 )),
             };
@@ -166,7 +166,7 @@ impl Form {
                 LATE_SUNDAY if self.is_weekday() => format!("write {}", self.range(0, last)),
                 _ => format!("write {},{}", self.range(first, self.max), self.range(self.min, last)),
             };
-            return Err(wrong(format!("has a {} {item:?} that runs backwards", self.name), help));
+            return Err(wrong(format!("has {item:?} for the {}, which runs backwards", self.name), help));
         }
         Ok(self.set(first, last, step.unwrap_or(1)))
     }
@@ -175,7 +175,7 @@ impl Form {
         let count = self.max - self.min + 1;
         step.parse().ok().filter(|step| (1..=count).contains(step)).ok_or_else(|| {
             wrong(
-                format!("has a {} {item:?} whose step cannot be used", self.name),
+                format!("has {item:?} for the {}, whose step cannot be used", self.name),
                 format!("behind / write a whole number from 1 to {count}"),
             )
         })
@@ -198,7 +198,7 @@ impl Form {
                 _ => String::new(),
             };
             wrong(
-                format!("has a {} {item:?} that cannot be read", self.name),
+                format!("has {item:?} for the {}, which cannot be read", self.name),
                 format!("write {} to {last}{names}, a list (a,b), a range (a-b), * or a step (*/n)", self.min),
             )
         })
@@ -297,64 +297,84 @@ mod tests {
                 "has 7 fields instead of 5 or 6",
                 "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri".to_owned(),
             ),
-            ("60 * * * *", r#"has a minute "60" that cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("-1 * * * *", r#"has a minute "-1" that cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("+1 * * * *", r#"has a minute "+1" that cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("1, * * * *", r#"has a minute "" that cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("? * * * *", r#"has a minute "?" that cannot be read"#, format!("write 0 to 59, {numbers}")),
+            ("60 * * * *", r#"has "60" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
+            ("-1 * * * *", r#"has "-1" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
+            ("+1 * * * *", r#"has "+1" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
+            ("1, * * * *", r#"has "" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
+            ("? * * * *", r#"has "?" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
             (
                 "99999999999 * * * *",
-                r#"has a minute "99999999999" that cannot be read"#,
+                r#"has "99999999999" for the minute, which cannot be read"#,
                 format!("write 0 to 59, {numbers}"),
             ),
-            ("60 * * * * *", r#"has a second "60" that cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("* 24 * * *", r#"has a hour "24" that cannot be read"#, format!("write 0 to 23, {numbers}")),
-            ("* 22-6 * * *", r#"has a hour "22-6" that runs backwards"#, "write 22-23,0-6".to_owned()),
-            ("* 22-0 * * *", r#"has a hour "22-0" that runs backwards"#, "write 22-23,0".to_owned()),
-            ("* * 0 * *", r#"has a day of the month "0" that cannot be read"#, format!("write 1 to 31, {numbers}")),
-            ("* * L * *", r#"has a day of the month "L" that cannot be read"#, format!("write 1 to 31, {numbers}")),
-            ("* * 15W * *", r#"has a day of the month "15W" that cannot be read"#, format!("write 1 to 31, {numbers}")),
+            ("60 * * * * *", r#"has "60" for the second, which cannot be read"#, format!("write 0 to 59, {numbers}")),
+            ("* 24 * * *", r#"has "24" for the hour, which cannot be read"#, format!("write 0 to 23, {numbers}")),
+            ("* 22-6 * * *", r#"has "22-6" for the hour, which runs backwards"#, "write 22-23,0-6".to_owned()),
+            ("* 22-0 * * *", r#"has "22-0" for the hour, which runs backwards"#, "write 22-23,0".to_owned()),
+            (
+                "* * 0 * *",
+                r#"has "0" for the day of the month, which cannot be read"#,
+                format!("write 1 to 31, {numbers}"),
+            ),
+            (
+                "* * L * *",
+                r#"has "L" for the day of the month, which cannot be read"#,
+                format!("write 1 to 31, {numbers}"),
+            ),
+            (
+                "* * 15W * *",
+                r#"has "15W" for the day of the month, which cannot be read"#,
+                format!("write 1 to 31, {numbers}"),
+            ),
             (
                 "* * * 13 *",
-                r#"has a month "13" that cannot be read"#,
+                r#"has "13" for the month, which cannot be read"#,
                 format!("write 1 to 12 or Jan to Dec, {numbers}"),
             ),
             (
                 "* * * January *",
-                r#"has a month "January" that cannot be read"#,
+                r#"has "January" for the month, which cannot be read"#,
                 format!("write 1 to 12 or Jan to Dec, {numbers}"),
             ),
             (
                 "* * * * 8",
-                r#"has a day of the week "8" that cannot be read"#,
+                r#"has "8" for the day of the week, which cannot be read"#,
                 format!("write 0 to 7 or Sun to Sat, {numbers}"),
             ),
             (
                 "* * * * Mon#2",
-                r#"has a day of the week "Mon#2" that cannot be read"#,
+                r#"has "Mon#2" for the day of the week, which cannot be read"#,
                 format!("write 0 to 7 or Sun to Sat, {numbers}"),
             ),
             (
                 "* * * * Mo-Fr",
-                r#"has a day of the week "Mo-Fr" that cannot be read"#,
+                r#"has "Mo-Fr" for the day of the week, which cannot be read"#,
                 format!("write 0 to 7 or Sun to Sat, {numbers}"),
             ),
             (
                 "* * * * Fri-Mon",
-                r#"has a day of the week "Fri-Mon" that runs backwards"#,
+                r#"has "Fri-Mon" for the day of the week, which runs backwards"#,
                 "write Fri-Sat,Sun-Mon".to_owned(),
             ),
-            ("* * * * 5-0", r#"has a day of the week "5-0" that runs backwards"#, "write Fri-Sat,Sun".to_owned()),
-            ("* * * * 7-2", r#"has a day of the week "7-2" that runs backwards"#, "write Sun-Tue".to_owned()),
-            ("5/15 * * * *", r#"has a minute "5/15" that has a step, but is no range"#, "write 5-59/15".to_owned()),
+            (
+                "* * * * 5-0",
+                r#"has "5-0" for the day of the week, which runs backwards"#,
+                "write Fri-Sat,Sun".to_owned(),
+            ),
+            ("* * * * 7-2", r#"has "7-2" for the day of the week, which runs backwards"#, "write Sun-Tue".to_owned()),
+            (
+                "5/15 * * * *",
+                r#"has "5/15" for the minute, which has a step, but is no range"#,
+                "write 5-59/15".to_owned(),
+            ),
             (
                 "*/0 * * * *",
-                r#"has a minute "*/0" whose step cannot be used"#,
+                r#"has "*/0" for the minute, whose step cannot be used"#,
                 "behind / write a whole number from 1 to 60".to_owned(),
             ),
             (
                 "*/90 * * * *",
-                r#"has a minute "*/90" whose step cannot be used"#,
+                r#"has "*/90" for the minute, whose step cannot be used"#,
                 "behind / write a whole number from 1 to 60".to_owned(),
             ),
             ("* * 30 2 *", "names no day that any year has", "give a day that the month has".to_owned()),
