@@ -5,7 +5,10 @@ mod labels;
 use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use self::labels::Labels;
-use crate::{ledger::Survey, letter::Reason};
+use crate::{
+    ledger::Survey,
+    letter::{Millis, Reason},
+};
 
 /// What became of a request to a hook, as a metric label from a closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub struct Metrics {
     backlog: IntGaugeVec,
     leader: IntGaugeVec,
     up: IntGaugeVec,
+    rules_reload_success: IntGaugeVec,
+    rules_reload_timestamp: IntGaugeVec,
     labels: Labels,
 }
 
@@ -103,6 +108,16 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
         "1 if this replica leads the source, else 0; the sum over all replicas is 1, and 0 while nobody leads",
     ),
     ("sexton_up", &["source"], "1 if the last operation on the source's store worked, else 0"),
+    (
+        "sexton_rules_reload_success",
+        &[],
+        "1 if the rules files as they are now could be read, 0 if they are broken and earlier rules stay in force",
+    ),
+    (
+        "sexton_rules_reload_timestamp_seconds",
+        &[],
+        "When rules files were last read without a problem, by this process's own clock",
+    ),
     ("sexton_build_info", &["version", "revision"], "Always 1"),
 ];
 
@@ -147,6 +162,8 @@ impl Metrics {
             backlog: gauge("sexton_hook_backlog"),
             leader: gauge("sexton_leader"),
             up: gauge("sexton_up"),
+            rules_reload_success: gauge("sexton_rules_reload_success"),
+            rules_reload_timestamp: gauge("sexton_rules_reload_timestamp_seconds"),
             labels: Labels::default(),
             delivery_seconds,
             registry,
@@ -205,6 +222,17 @@ impl Metrics {
     /// Whether the last operation on the source's store worked.
     pub fn up(&self, source: &str, up: bool) {
         self.up.with_label_values(&[source]).set(i64::from(up));
+    }
+
+    /// Rules files were read without a problem.
+    pub fn rules_read(&self, at: Millis) {
+        self.rules_reload_success.with_label_values::<&str>(&[]).set(1);
+        self.rules_reload_timestamp.with_label_values::<&str>(&[]).set(at.0.div_euclid(1000));
+    }
+
+    /// Rules files are broken; rules from before stay in force.
+    pub fn rules_refused(&self) {
+        self.rules_reload_success.with_label_values::<&str>(&[]).set(0);
     }
 
     /// This replica has begun to lead the source, or ceased to; with the lease go all gauges about its DLQ.

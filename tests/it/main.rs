@@ -14,6 +14,7 @@ mod port;
 mod readme;
 mod replicas;
 mod rubbish;
+mod rules;
 mod storm;
 mod support;
 mod worker;
