@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::Glob;
 use regex::Regex;
 
 use super::exit::Failure;
@@ -12,7 +12,7 @@ use crate::{
     event::{Include, JobDead},
     ledger::{self, Ledger},
     letter::{DeadLetter, Group, Millis, Reason},
-    rule::{Matcher, Subject},
+    rule::{Globs, Matcher, Subject},
 };
 
 /// Entries read in one piece. Bounds the memory for a DLQ of any size.
@@ -82,15 +82,11 @@ fn parse_group(text: &str) -> Result<String, String> {
     Err(format!("a group is {} hexadecimal digits, as `sexton ls` shows it", Group::DIGITS))
 }
 
-fn globs(option: &str, globs: &[Glob]) -> Result<Option<GlobSet>, Failure> {
+fn globs(option: &str, globs: &[Glob]) -> Result<Option<Globs>, Failure> {
     if globs.is_empty() {
         return Ok(None);
     }
-    let mut builder = GlobSetBuilder::new();
-    for glob in globs {
-        builder.add(glob.clone());
-    }
-    builder.build().map(Some).map_err(|error| Failure::Usage(format!("--{option}: {error}")))
+    Globs::new(globs).map(Some).map_err(|error| Failure::Usage(format!("--{option}: {error}")))
 }
 
 /// A compiled filter.

@@ -76,7 +76,7 @@ enum Command {
     /// Run the sidecar
     #[command(after_help = run::EXAMPLES)]
     Run(run::RunArgs),
-    /// Check the configuration
+    /// Check the configuration and the rules
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
     /// List dead letters, newest first
@@ -157,7 +157,7 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
             wait_for(Threads::One, async { errors::errors(&ledgers(&sources)?, args, io).await })
         }
         Command::Stats(args) => {
-            let config = args.source.config(env)?;
+            let config = args.source.config_without_rules(env)?;
             wait_for(Threads::One, async { stats::stats(&config, &ledgers(&config.sources)?, args, io).await })
         }
         Command::Hooks(args) => {

@@ -10,7 +10,9 @@ use globset::{Glob, GlobMatcher};
 
 use super::{exit::Failure, text::line};
 use crate::{
-    config::{Config, DEFAULT_NAMESPACE, Env, SourceConfig, SourceKind, read, read_sources},
+    config::{
+        Config, DEFAULT_NAMESPACE, Env, Problems, SourceConfig, SourceKind, read, read_sources, read_without_rules,
+    },
     ledger::{Ledger, Overview, RawLetter},
     letter::Millis,
     smallage,
@@ -48,21 +50,30 @@ pub(super) struct ConfigArgs {
     config: Option<PathBuf>,
 }
 
+/// Reads a configuration file, in whole or in part.
+type Read = fn(&Path, &dyn Env) -> Result<Config, Problems>;
+
 impl ConfigArgs {
-    /// The checked configuration these arguments mean.
+    /// The checked configuration these arguments mean, without rules.
     pub(super) fn config(&self, env: &dyn Env) -> Result<Config, Failure> {
         let file = file(self.config.as_deref(), env, Path::new("")).ok_or_else(|| no_file(""))?;
-        Ok(read(&file, env)?)
+        Ok(read_without_rules(&file, env)?)
     }
 }
 
 impl SourceArgs {
-    /// The checked configuration these arguments mean.
+    /// The checked configuration these arguments mean, with its rules.
     pub(super) fn config(&self, env: &dyn Env) -> Result<Config, Failure> {
-        self.config_in(env, Path::new(""))
+        self.config_in(env, Path::new(""), read)
     }
 
-    fn config_in(&self, env: &dyn Env, working_directory: &Path) -> Result<Config, Failure> {
+    /// The same without rules: a sidecar goes on with those it has while their files are broken, and so does whoever
+    /// looks at it.
+    pub(super) fn config_without_rules(&self, env: &dyn Env) -> Result<Config, Failure> {
+        self.config_in(env, Path::new(""), read_without_rules)
+    }
+
+    fn config_in(&self, env: &dyn Env, working_directory: &Path, read: Read) -> Result<Config, Failure> {
         if let Some(url) = &self.smallage {
             let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             return Ok(Config::for_smallage(url, namespace)?);
@@ -73,7 +84,7 @@ impl SourceArgs {
     /// The sources alone. What hooks need, such as their secrets, need not be there.
     pub(super) fn sources(&self, env: &dyn Env) -> Result<Vec<SourceConfig>, Failure> {
         if self.smallage.is_some() {
-            return self.config(env).map(|config| config.sources);
+            return self.config_without_rules(env).map(|config| config.sources);
         }
         Ok(read_sources(&self.file(env, Path::new(""))?, env)?)
     }
@@ -214,7 +225,9 @@ mod tests {
         let set = BTreeMap::from([(FILE_VARIABLE.to_owned(), variable.display().to_string())]);
         let empty = BTreeMap::from([(FILE_VARIABLE.to_owned(), String::new())]);
         let name = |args: &SourceArgs, env: &dyn Env| {
-            args.config_in(env, folder.path()).map(|config| config.sources[0].name.clone()).map_err(|f| f.exit() as u8)
+            args.config_in(env, folder.path(), read)
+                .map(|config| config.sources[0].name.clone())
+                .map_err(|f| f.exit() as u8)
         };
         assert_eq!(name(&args(None, None), &BTreeMap::new()), Err(2), "nothing names a source");
         assert_eq!(name(&args(None, None), &empty), Err(2));

@@ -63,6 +63,7 @@ mod tests {
         config::{Format, Rate, Secret, SecretSource},
         event::{Digest, ErrorText, HookTest, Include, JobDead, JobRetry},
         letter::Millis,
+        rule::Globs,
     };
 
     fn selection(events: &[&str], matcher: Matcher) -> Selection {
@@ -83,12 +84,9 @@ mod tests {
         })
     }
 
-    fn globs(globs: &[&str]) -> Option<GlobSet> {
-        let mut set = GlobSetBuilder::new();
-        for glob in globs {
-            set.add(Glob::new(glob).unwrap());
-        }
-        Some(set.build().unwrap())
+    fn globs(globs: &[&str]) -> Option<Globs> {
+        let globs: Vec<Glob> = globs.iter().map(|glob| Glob::new(glob).unwrap()).collect();
+        Some(Globs::new(&globs).unwrap())
     }
 
     fn event(data: EventData) -> Event {

@@ -78,7 +78,7 @@ fn dependencies_point_one_way() {
         ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
         ("loops", &["clock", "config", "delivery", "event", "hook", "ledger", "letter", "metrics", "retry", "rule"]),
         ("http", &["metrics"]),
-        ("sidecar", &["config", "event", "hook", "http", "ledger", "loops", "metrics", "smallage"]),
+        ("sidecar", &["clock", "config", "event", "hook", "http", "ledger", "loops", "metrics", "rule", "smallage"]),
         ("demo", &["clock", "config", "event", "hook", "ledger", "letter", "metrics", "sidecar", "smallage"]),
         (
             "cli",
@@ -109,7 +109,6 @@ fn each_outside_library_has_one_owner() {
         ("axum", &["http", "demo"]),
         ("prometheus", &["metrics"]),
         ("saphyr_parser", &["config"]),
-        ("cron", &["rule"]),
         ("chrono_tz", &["rule"]),
         ("clap", &["cli"]),
         ("comfy_table", &["cli"]),

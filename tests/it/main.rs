@@ -15,6 +15,7 @@ mod readme;
 mod replicas;
 mod retry_ledger;
 mod rubbish;
+mod rules;
 mod storm;
 mod support;
 mod worker;

@@ -17,13 +17,13 @@ use super::{
 };
 use crate::{
     config::{
-        Config, Format, HookConfig, HttpConfig, LogConfig, LogFormat, OutboxConfig, Rate, Secret, SecretSource,
-        SmallageConfig, SourceConfig, SourceKind,
+        Config, Format, HookConfig, HttpConfig, LogConfig, LogFormat, OutboxConfig, Rate, RulesSource, Secret,
+        SecretSource, SmallageConfig, SourceConfig, SourceKind,
     },
     event::{EventData, HookTest, Include, JobDead, Lane},
     ledger::{JobCounts, Lease, Ledger, OutboxId, StoreError},
     letter::{Attempt, DeadLetter, ErrorInfo, Reason, Verdict},
-    rule::Matcher,
+    rule::{Matcher, Rules},
 };
 
 fn config() -> Config {
@@ -59,6 +59,8 @@ fn config() -> Config {
         sample_every: Duration::from_secs(5),
         outbox: OutboxConfig { cap: 50_000, keep: Duration::from_secs(86_400) },
         announce_existing: false,
+        rules_source: RulesSource::default(),
+        rules: Rules::default(),
         log: LogConfig { format: LogFormat::Text, level: "info".into() },
     }
 }

@@ -351,7 +351,14 @@ fn problems_of_the_rest() {
             ("http: { token_file: x }", r#"2:9: "token_file" in http is not available in this version; remove it"#),
             ("log: { level: inof }", r#"2:15: expected a log level for "level", found "inof"; did you mean "info"?"#),
             ("log: { format: jsno }", r#"2:16: unknown value "jsno" for "format"; did you mean "json"?"#),
-            ("rules: [rules/]", r#"2:1: "rules" is not available in this version; remove it, or write rules: []"#),
+            (
+                "rules: [none/]",
+                r#"2:9: cannot read "none/" for "rules": No such file or directory (os error 2); check path and permissions; relative paths begin in the folder of the configuration"#,
+            ),
+            (
+                "rules: rules/",
+                r#"2:8: expected a list for "rules", found a text; write each item behind a dash, or [] for none"#,
+            ),
             (
                 "retention: { max_age: 30d }",
                 r#"2:1: "retention" is not available in this version; remove it, or write retention: {}"#,
