@@ -68,16 +68,54 @@ pub(crate) struct Allowed {
     pub(crate) elsewhere: BTreeSet<String>,
 }
 
+/// One life that began with a retry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Retry {
+    /// The job.
+    pub(crate) job: String,
+    /// Which retry of the job it was, from 1 on.
+    pub(crate) number: u32,
+    /// When the job had died, in milliseconds by Redis.
+    pub(crate) died: i64,
+    /// When it was put back.
+    pub(crate) put_back: i64,
+    /// When it ran through or died again, if it has.
+    pub(crate) ended: Option<i64>,
+    /// Whether it ran through.
+    pub(crate) ok: bool,
+}
+
 /// What one job has lived through.
 #[derive(Clone, Debug, Default)]
 struct Life<'a> {
     runs: Vec<&'a Run>,
 }
 
+impl<'a> Life<'a> {
+    fn last(&self) -> &'a Run {
+        self.runs.last().expect("a life begins with a run")
+    }
+}
+
 impl Picture {
-    /// Retries made so far, whoever made them: lives beyond each job's first.
-    pub(crate) fn retries(&self) -> usize {
-        self.by_job().values().map(|runs| lives(runs).0.len().saturating_sub(1)).sum()
+    /// Retries made so far, whoever made them: lives beyond each job's first, by job. `max_attempts` are the workers'.
+    pub(crate) fn retries(&self, max_attempts: u32) -> Vec<Retry> {
+        let mut retries = Vec::new();
+        for (job, runs) in self.by_job() {
+            let lives = lives(&runs).0;
+            for (pair, number) in lives.windows(2).zip(1..) {
+                let (died, first, last) = (pair[0].last(), pair[1].runs[0], pair[1].last());
+                retries.push(Retry {
+                    job: job.to_owned(),
+                    number,
+                    died: died.at,
+                    put_back: put_back(first),
+                    ended: (last.ok || last.attempt + 1 >= max_attempts).then_some(last.at),
+                    ok: last.ok,
+                });
+            }
+        }
+        retries
     }
 
     /// How often each job has run through.
@@ -113,7 +151,7 @@ pub(crate) fn audit(picture: &Picture, jobs: &[String], allowed: &Allowed) -> Ve
         let runs = by_job.get(job).map_or(&[][..], Vec::as_slice);
         let (lives, mut told) = lives(runs);
         told.extend(between_lives(&lives, allowed));
-        let through = lives.last().and_then(|life| life.runs.last()).is_some_and(|run| run.ok);
+        let through = lives.last().is_some_and(|life| life.last().ok);
         let graves = graves.get(job).copied().unwrap_or_default();
         if graves > 1 {
             told.push(format!("it lies in the DLQ {graves} times"));
@@ -134,7 +172,7 @@ fn lives<'a>(runs: &[&'a Run]) -> (Vec<Life<'a>>, Vec<String>) {
     let mut lives: Vec<Life<'a>> = Vec::new();
     let mut wrong = Vec::new();
     for &run in runs {
-        let before = lives.last().and_then(|life| life.runs.last()).copied();
+        let before = lives.last().map(Life::last);
         // One entry handed out twice, as after a crash of its worker: the framework's affair, and still the same life.
         if let Some(before) = before
             && !run.entry.is_empty()
@@ -163,7 +201,7 @@ fn between_lives(lives: &[Life<'_>], allowed: &Allowed) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut retries = 0;
     for pair in lives.windows(2) {
-        let (last, next) = (pair[0].runs[pair[0].runs.len() - 1], pair[1].runs[0]);
+        let (last, next) = (pair[0].last(), pair[1].runs[0]);
         if last.ok {
             wrong.push("it was put back after it had run through".to_owned());
         } else if last.attempt + 1 < allowed.max_attempts {
@@ -355,8 +393,20 @@ mod tests {
 
     #[test]
     fn retries_and_what_ran_through_are_counted() {
-        let picture = Picture { runs: runs("0:0- 500:1- 10500:0- 11000:1- 21000:0+"), ..Picture::default() };
-        assert_eq!(picture.retries(), 2);
+        let picture =
+            Picture { runs: runs("0:0- 500:1- 10520:0-@10500-0 11000:1- 21000:0- 21500:1+"), ..Picture::default() };
+        let retry = |number, died, put_back, ended, ok| Retry {
+            job: "job".to_owned(),
+            number,
+            died,
+            put_back,
+            ended: Some(ended),
+            ok,
+        };
+        let expected = [retry(1, 500, 10_500, 11_000, false), retry(2, 11_000, 21_000, 21_500, true)];
+        assert_eq!(picture.retries(2), expected);
+        let on_its_way = Picture { runs: runs("0:0- 500:1- 10500:0-"), ..Picture::default() };
+        assert_eq!(on_its_way.retries(2)[0].ended, None);
         assert_eq!(picture.ran_through(), BTreeMap::from([("job", 1)]));
     }
 }

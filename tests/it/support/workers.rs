@@ -1,12 +1,12 @@
 //! Workers in this process that speak smallage's protocol, break and mend on command, and write down every run.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use redis::{AsyncCommands as _, Client, Pipeline, aio::MultiplexedConnection};
 use sexton::{
     demo::{
         job::{self, Dependencies, Fields, Policy},
-        worker::{self, Conduct, Worker, dlq_stream, queue_stream},
+        worker::{self, Conduct, Tally, Worker, dlq_stream, queue_stream},
     },
     letter::Millis,
 };
@@ -55,6 +55,7 @@ pub(crate) struct Crew {
     namespace: String,
     stop: CancellationToken,
     workers: JoinSet<()>,
+    tallies: Vec<Arc<Tally>>,
 }
 
 impl Drop for Crew {
@@ -65,15 +66,16 @@ impl Drop for Crew {
 
 impl Crew {
     /// Workers of this namespace. One whose Redis fails comes back until it is there again.
-    pub(crate) fn start(redis: &Redis, namespace: &str, hiring: Hiring) -> Crew {
+    pub(crate) fn start(redis: &Redis, namespace: &str, hiring: &Hiring) -> Crew {
         let client = Client::open(redis.url()).expect("the URL is good");
         let dependencies = Dependencies::default();
         let stop = CancellationToken::new();
-        let mut workers = JoinSet::new();
+        let (mut workers, mut tallies) = (JoinSet::new(), Vec::new());
         for _ in 0..hiring.workers {
             let conduct = Conduct { run_log: Some(RUNS.to_owned()), ..hiring.conduct.clone() };
             let worker =
                 Worker::new(client.clone(), namespace, QUEUE, hiring.policy, dependencies.clone()).with(conduct);
+            tallies.push(worker.tally());
             let stop = stop.clone();
             workers.spawn(async move {
                 while worker.clone().run(stop.clone()).await.is_err() && !stop.is_cancelled() {
@@ -81,7 +83,7 @@ impl Crew {
                 }
             });
         }
-        Crew { dependencies, namespace: namespace.to_owned(), stop, workers }
+        Crew { dependencies, namespace: namespace.to_owned(), stop, workers, tallies }
     }
 
     /// Puts a job of `task` for each of `numbers` on the queue; returns their ids.
@@ -116,6 +118,11 @@ impl Crew {
             pipe.exec_async(con).await.expect("jobs can be enqueued");
         }
         ids
+    }
+
+    /// Runs that went through so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.done()).sum()
     }
 
     /// What has happened and where everything is, all at one moment.
