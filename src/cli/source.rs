@@ -114,7 +114,10 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
 pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn Ledger>>, Failure> {
-    let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
+    let open = |source| match smallage::open(source) {
+        Ok(ledger) => Ok(ledger as Arc<dyn Ledger>),
+        Err(error) => Err(Failure::Config(error.to_string())),
+    };
     sources.iter().map(open).collect()
 }
 

@@ -13,6 +13,7 @@ mod outcomes;
 mod port;
 mod readme;
 mod replicas;
+mod retry_ledger;
 mod rubbish;
 mod storm;
 mod support;

@@ -10,6 +10,7 @@ pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
 pub(crate) mod workers;
+pub(crate) mod yard;
 
 use std::{future::Future, time::Duration};
 

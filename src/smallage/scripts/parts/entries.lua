@@ -1,0 +1,38 @@
+-- Part of commit_plans.lua, judge.lua, retry.lua and look.lua: a job's entries in the DLQ, as its record names them.
+
+-- Whether a stream id comes before another. They are two 64-bit numbers, more than a Lua number holds: texts of digits
+-- are compared. What is no id comes first.
+local function before(a, b)
+  local am, as = string.match(a, '^(%d+)%-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)%-(%d+)$')
+  am, as, bm, bs = am or '0', as or '0', bm or '0', bs or '0'
+  if am ~= bm then
+    return #am < #bm or (#am == #bm and am < bm)
+  end
+  return #as < #bs or (#as == #bs and as < bs)
+end
+
+-- Whether an entry is still in the DLQ.
+local function buried(dlq, id)
+  local found = redis.pcall('XRANGE', dlq, id, id)
+  return not found.err and #found > 0
+end
+
+-- The entries of a job with one more among them, in order, the newest eight.
+local function with_entry(entries, id)
+  if entries == '' then
+    return id
+  end
+  local list, at = {}, 1
+  for known in string.gmatch(entries, '%S+') do
+    if known == id then
+      return entries
+    end
+    list[#list + 1] = known
+    if before(known, id) then
+      at = #list + 1
+    end
+  end
+  table.insert(list, at, id)
+  return table.concat(list, ' ', math.max(#list - 7, 1))
+end
