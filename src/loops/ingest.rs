@@ -193,11 +193,7 @@ impl Ingest {
 
     /// Takes over what a commit has done; one that did nothing, because the ledger knows more of the jobs than the plan
     /// did, is planned and made anew.
-    async fn bring_to_stand(
-        &mut self,
-        mut planned: Planned,
-        mut end: PlanEnd<Committed>,
-    ) -> Result<(), StoreError> {
+    async fn bring_to_stand(&mut self, mut planned: Planned, mut end: PlanEnd<Committed>) -> Result<(), StoreError> {
         for _ in 0..PLANS {
             match end {
                 PlanEnd::Stands(committed) => {
@@ -275,8 +271,13 @@ impl Ingest {
             _ => None,
         };
         let spent = deaths.iter().enumerate().filter_map(spent).collect();
-        let commit =
-            Commit { from: progress.cursor.clone(), to: batch.cursor.clone(), deaths, existing: step, generation: in_force.generation };
+        let commit = Commit {
+            from: progress.cursor.clone(),
+            to: batch.cursor.clone(),
+            deaths,
+            existing: step,
+            generation: in_force.generation,
+        };
         let after = Progress { cursor: batch.cursor.clone(), existing: existing_after };
         (Planned { batch, announced, spent, after }, commit)
     }

@@ -60,7 +60,14 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let rules = RulesWatch::new(&config, Arc::clone(&metrics));
     for source in &config.sources {
         let ledger = smallage::open(source).with_context(|| format!("source {}", source.name))?;
-        let watch = source::Watch::new(ledger, Arc::clone(&config), Arc::clone(&metrics), &holder, stop.clone());
+        let watch = source::Watch::new(
+            ledger,
+            Arc::clone(&config),
+            rules.subscribe(),
+            Arc::clone(&metrics),
+            &holder,
+            stop.clone(),
+        );
         parts.spawn(watch.run());
     }
     let told = stop.clone();

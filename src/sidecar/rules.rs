@@ -49,7 +49,6 @@ impl RulesWatch {
 
     /// The rules in force, now and whenever they change. At the end there are no more changes: `changed` fails then, and
     /// the last rules stay readable.
-    #[expect(dead_code, reason = "no loop decides by rules yet")]
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Rules>> {
         self.in_force.subscribe()
     }

@@ -10,9 +10,10 @@ use crate::{
     config::{Config, HookConfig},
     event::{EventType, Include, Lane},
     hook::{Client, Selection},
-    ledger::{AttachOptions, Attached, Lease, Loss, Ledger, RetryLedger, StoreError, TryLease},
+    ledger::{AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, StoreError, TryLease},
     loops::{
-        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Renew, Retry, Step, Survey, Trim, Trouble, Wanted,
+        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Renew, Retry, Step, Survey, Trim, Trouble,
+        Wanted,
     },
     metrics::Metrics,
     rule::Rules,
@@ -136,8 +137,7 @@ impl Watch {
         let source = self.ledger.name().to_owned();
         tracing::info!(source, epoch = lease.epoch, "leading");
         let keep = CancellationToken::new();
-        let renew =
-            Renew::new(self.ledger.clone(), lease.clone(), Arc::clone(&self.metrics), self.config.lease_ttl);
+        let renew = Renew::new(self.ledger.clone(), lease.clone(), Arc::clone(&self.metrics), self.config.lease_ttl);
         let mut renewal = JoinSet::new();
         self.spawn_loop(&mut renewal, &keep, Box::new(renew));
 
@@ -277,8 +277,7 @@ impl Watch {
         let names: Vec<String> = hooks.iter().map(|hook| hook.name.clone()).collect();
         let every = self.config.sample_every;
         let wants = |kind| hooks.iter().any(|hook| Selection::new(hook).subscribed(kind));
-        let wanted =
-            Wanted { retried: wants(EventType::JobRetried), recovered: wants(EventType::JobRecovered) };
+        let wanted = Wanted { retried: wants(EventType::JobRetried), recovered: wants(EventType::JobRecovered) };
         let rules = || self.rules.clone();
         let retries = || Arc::clone(&self.ledger);
         steps.push(Box::new(Ingest::new(retries(), lease.clone(), metrics(), options, rules(), attached)));

@@ -101,11 +101,8 @@ impl Retry {
     fn settled(&self, step: &Step, at: Millis) -> Settled {
         let flight = &step.flight;
         let event = (step.verdict == Some(Verdict::Recovered) && self.wanted.recovered).then(|| {
-            let retry = JobRetry {
-                dead: flight.dead.clone(),
-                retried_at: rfc3339(flight.sent_at),
-                recovered_at: rfc3339(at),
-            };
+            let retry =
+                JobRetry { dead: flight.dead.clone(), retried_at: rfc3339(flight.sent_at), recovered_at: rfc3339(at) };
             EventData::JobRecovered(Box::new(retry)).to_json()
         });
         Settled { flight: flight.clone(), verdict: step.verdict, event }
@@ -138,11 +135,15 @@ impl Retry {
         let (entry, task, retries) = (&dead.entry_id, dead.task.as_deref(), dead.retries);
         let job = job(flight);
         match verdict {
-            Verdict::Recovered => tracing::info!(source, rule, entry, job, task, retries, group, "a job has run through"),
+            Verdict::Recovered => {
+                tracing::info!(source, rule, entry, job, task, retries, group, "a job has run through")
+            }
             Verdict::Failing => {
                 tracing::debug!(source, rule, entry, job, task, retries, group, "a retried job fails again");
             }
-            Verdict::ReDied => tracing::info!(source, rule, entry, job, task, retries, group, "a retried job died again"),
+            Verdict::ReDied => {
+                tracing::info!(source, rule, entry, job, task, retries, group, "a retried job died again")
+            }
             Verdict::LostSight => tracing::warn!(
                 source,
                 rule,

@@ -97,8 +97,7 @@ impl Retry {
         if Arc::ptr_eq(&rules, &self.known) {
             return;
         }
-        let gone: Vec<&str> =
-            names(&self.known).into_iter().filter(|name| rules.named(name).is_none()).collect();
+        let gone: Vec<&str> = names(&self.known).into_iter().filter(|name| rules.named(name).is_none()).collect();
         self.metrics.no_more_rules(self.ledger.name(), &gone);
         self.buckets.retain(|name, _| rules.named(name).is_some());
         self.counted = None;

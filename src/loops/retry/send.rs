@@ -27,11 +27,7 @@ const UNKNOWN_MS: i64 = 3_600_000;
 
 impl Retry {
     /// Looks at the pools that are due and sends what may go. Tells when the next pool is due, if none is left.
-    pub(super) async fn send(
-        &mut self,
-        rules: &Rules,
-        aloft: &mut Aloft,
-    ) -> Result<Option<Millis>, StoreError> {
+    pub(super) async fn send(&mut self, rules: &Rules, aloft: &mut Aloft) -> Result<Option<Millis>, StoreError> {
         let judging = self.ledger.judging().await?;
         if judging.fingerprint != rules.fingerprint {
             // The ledger works by other rules: those before the last change, for a moment.
@@ -186,13 +182,7 @@ impl Retry {
     }
 
     /// Takes over what the ledger did.
-    fn take_in(
-        &mut self,
-        pool: &Pool,
-        retried: Vec<Retried>,
-        refusals: &mut HashMap<Refusal, u64>,
-        aloft: &mut Aloft,
-    ) {
+    fn take_in(&mut self, pool: &Pool, retried: Vec<Retried>, refusals: &mut HashMap<Refusal, u64>, aloft: &mut Aloft) {
         let (source, rule, term_ms) = (self.ledger.name(), pool.rule(), self.term_ms());
         let mut sent: u32 = 0;
         for outcome in retried {
@@ -251,7 +241,6 @@ impl Retry {
             }
         }
     }
-
 }
 
 fn groups(view: &PoolView, pool: &Pool, aloft: &Aloft) -> Vec<GroupLook> {

@@ -202,6 +202,7 @@ impl Waiting<'_> {
             | Refusal::Superseded
             | Refusal::ForeignStream
             | Refusal::Malformed
+            | Refusal::Shed
             | Refusal::GroupHeld
             | Refusal::WindowClosed => return None,
         };
