@@ -172,7 +172,7 @@ mod tests {
             let mut looks = Looks::default();
             let judge = |seen: char| if looks.are_to_be_judged([seen as u8; 32]) { seen } else { '-' };
             assert_eq!(seen.chars().map(judge).collect::<String>(), judged, "{seen}");
-            let ends_judged = seen.chars().last() == judged.chars().filter(|c| *c != '-').last();
+            let ends_judged = seen.chars().next_back() == judged.chars().rfind(|c| *c != '-');
             assert_eq!(looks.are_unsettled(), !ends_judged, "{seen}");
         }
     }

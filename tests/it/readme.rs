@@ -72,6 +72,7 @@ fn every_event_command_and_invariant_that_is_named_exists() {
 fn parts() -> Vec<(&'static str, String)> {
     vec![
         ("configuration", format!("```yaml\n{}```", config::REFERENCE)),
+        ("rules", format!("```yaml\n{}```", config::RULES_REFERENCE)),
         ("metrics", metrics_table()),
         ("outcomes", outcomes_table()),
         ("job.dead", example(EventData::JobDead(Box::new(sample(0))), died(&sample(0)))),

@@ -1,14 +1,23 @@
 //! Rules through the real binary: checked at the start, read again when their files change, kept while these are broken.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     process::{Output, Stdio},
 };
 
 use serde_json::Value;
+use sexton::{
+    letter::{DeadLetter, ErrorInfo, Verdict},
+    rule::{Decision, Rules},
+    smallage::{Keys, record::decode},
+};
 use tempfile::TempDir;
 
-use crate::support::process::{Http, Sexton, command};
+use crate::support::{
+    graveyard::recorded,
+    process::{Http, Sexton, command},
+};
 
 const SUCCESS: &str = "sexton_rules_reload_success";
 const TIMESTAMP: &str = "sexton_rules_reload_timestamp_seconds";
@@ -226,4 +235,110 @@ fn sexton_check_says_what_each_rule_does() {
         ),
         "{told}"
     );
+}
+
+/// The rules that ship with Sexton.
+fn shipped() -> Rules {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("sexton.yaml");
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");
+    let text = format!(
+        "sources: [{{name: orders, smallage: {{url: \"redis://127.0.0.1:1\"}}}}]\nrules: [\"{}\"]\n",
+        rules.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    // They name no variable.
+    let none: BTreeMap<String, String> = BTreeMap::new();
+    sexton::config::read(&config, &none).unwrap_or_else(|problems| panic!("{problems}")).rules
+}
+
+fn decided(rules: &Rules, letter: &DeadLetter) -> String {
+    match rules.decide("orders", letter) {
+        Decision::Never(never) => format!("never: {}", never.as_str()),
+        Decision::NoRule => "no rule".to_owned(),
+        Decision::Leave(rule) => format!("{} leaves", rule.name),
+        Decision::Retry(rule, _) => format!("{} retries", rule.name),
+    }
+}
+
+#[test]
+fn the_shipped_rules_take_real_records_as_they_are_meant_to() {
+    let (rules, keys) = (shipped(), Keys::new("lrs").unwrap());
+    let mut taken = BTreeMap::new();
+    for entry in recorded() {
+        let letter = decode(&keys, &entry.id, entry.fields);
+        let error = letter.error.kind.rsplit('.').next().unwrap_or_default();
+        *taken.entry(format!("{} {error}: {}", letter.task, decided(&rules, &letter))).or_insert(0) += 1;
+    }
+    let expected = [
+        (" : never: foreign_stream", 1),
+        (" MalformedEnvelope: never: malformed", 1),
+        ("binary ValueError: bugs-by-type leaves", 1),
+        ("chained TimeoutError: dependency-down retries", 1),
+        ("charge_card TimeoutError: dependency-down retries", 4),
+        // Its traceback was cut; the last recorded attempt says that a connection was reset.
+        ("deep ConnectionError: dependency-down retries", 1),
+        ("gone_task : unknown-task retries", 1),
+        // A time-out, and a KeyError beside it.
+        ("group ExceptionGroup: bugs-by-type leaves", 1),
+        ("ok : worker-killers leaves", 1),
+        ("parse_order ValueError: bugs-by-type leaves", 4),
+        ("send_email ConnectionError: dependency-down retries", 5),
+        ("sync_crm ConnectionResetError: dependency-down retries", 1),
+        ("sync_crm TimeoutError: dependency-down retries", 3),
+    ];
+    assert_eq!(taken, expected.map(|(what, times)| (what.to_owned(), times)).into());
+}
+
+#[test]
+fn the_shipped_rules_tell_trouble_outside_from_bugs() {
+    let (rules, keys) = (shipped(), Keys::new("lrs").unwrap());
+    // Any record of a job whose attempts all failed.
+    let died = |(kind, message): (&str, &str), verdict| {
+        let entry = recorded().into_iter().find(|entry| entry.id == "1795973249423-0").unwrap();
+        let letter = decode(&keys, &entry.id, entry.fields);
+        let error = ErrorInfo { kind: kind.to_owned(), message: message.to_owned() };
+        DeadLetter { error, verdict, ..letter }
+    };
+    for (error, expected) in [
+        (("httpx.HTTPStatusError", "Client error '429 Too Many Requests' for url 'https://x'"), "rate-limited retries"),
+        (("ApiError", "HTTP 429"), "rate-limited retries"),
+        (("RateLimitExceeded", "slow down, status code: 429"), "rate-limited retries"),
+        (("ClientError", "An error occurred (ThrottlingException): Rate limit exceeded"), "rate-limited retries"),
+        (("requests.exceptions.ReadTimeout", "HTTPSConnectionPool(host='x', port=443)"), "dependency-down retries"),
+        (
+            ("requests.exceptions.HTTPError", "503 Server Error: Service Unavailable for url: https://x"),
+            "dependency-down retries",
+        ),
+        (("HTTPError", "HTTP/1.1 502"), "dependency-down retries"),
+        (("ApiError", "status=504"), "dependency-down retries"),
+        (
+            ("redis.exceptions.ConnectionError", "Error 111 connecting to redis:6379. Connection refused."),
+            "dependency-down retries",
+        ),
+        (("BrokenPipeError", "[Errno 32] Broken pipe"), "dependency-down retries"),
+        (("aiohttp.client_exceptions.ServerDisconnectedError", "Server disconnected"), "dependency-down retries"),
+        (("socket.gaierror", "[Errno -3] Temporary failure in name resolution"), "dependency-down retries"),
+        (("OSError", "[Errno 113] No route to host"), "dependency-down retries"),
+        (("psycopg.errors.DeadlockDetected", "deadlock detected"), "dependency-down retries"),
+        (("OperationalError", "FATAL: sorry, too many clients already"), "dependency-down retries"),
+        // Words and numbers of trouble in what is none.
+        (("AttributeError", "'NoneType' object has no attribute 'timeout'"), "bugs-by-type leaves"),
+        (("ValueError", "invalid timeout"), "bugs-by-type leaves"),
+        (("app.errors.KeyError", "'connection_error'"), "bugs-by-type leaves"),
+        (("OrderError", "order 429 has no line items"), "bugs leaves"),
+        (("OrderError", "order 503: nothing to ship"), "bugs leaves"),
+        (("OrderError", "the limit is exceeded by 3"), "bugs leaves"),
+        (("", ""), "bugs leaves"),
+    ] {
+        assert_eq!(decided(&rules, &died(error, Verdict::Same)), expected, "{error:?}");
+    }
+    for (error, verdict, expected) in [
+        (("KeyError", "'data'"), Verdict::Mixed, "unwell retries"),
+        (("OrderError", "order 7 is locked"), Verdict::Mixed, "unwell retries"),
+        (("OrderError", "order 7 is locked"), Verdict::Unknown, "no rule"),
+        (("TimeoutError", ""), Verdict::Unknown, "dependency-down retries"),
+    ] {
+        assert_eq!(decided(&rules, &died(error, verdict)), expected, "{error:?} {verdict:?}");
+    }
 }

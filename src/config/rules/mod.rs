@@ -27,7 +27,7 @@ use super::{
 use crate::rule::Rules;
 
 /// Retry rules at most, over all files.
-const MOST_RULES: usize = 500;
+const MOST_RULES: usize = 200;
 
 /// Where the rules are: files, and folders with files in them, in the order of the configuration.
 #[derive(Clone, Debug, Default)]

@@ -194,7 +194,7 @@ fn problems_of_a_file_as_a_whole() {
     let too_many: String = (0..=MOST_RULES).map(|n| format!("- {{ name: r{n}, match: {{ task: t{n} }} }}\n")).collect();
     assert_eq!(
         problems(&[&format!("retry:\n{too_many}")]),
-        ["rules/1.yaml:502:3: there are more than 500 rules; write fewer: one rule can name many tasks and errors"]
+        ["rules/1.yaml:202:3: there are more than 200 rules; write fewer: one rule can name many tasks and errors"]
     );
 }
 

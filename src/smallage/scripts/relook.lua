@@ -20,7 +20,8 @@ end
 
 -- Sets a member's time, or removes it; a set that is none was not written by Sexton, and makes room.
 local function set(key, member, time)
-  if redis.pcall('ZCARD', key).err then
+  local size = redis.pcall('ZCARD', key)
+  if type(size) == 'table' and size.err then
     call('DEL', key)
   end
   if time then
