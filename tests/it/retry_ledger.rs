@@ -101,14 +101,14 @@ async fn records_come_back_byte_for_byte() {
 
 #[tokio::test]
 async fn every_refusal_has_its_name_and_leaves_the_index_right() {
-    type Prepare = fn(&mut Retry);
+    /// What is buried; what is done in Redis; how the retry is unlike one that goes; the refusal; how much later it is
+    /// looked at (ms), or when, if it stays in the index.
+    type Case<'a> = (&'a Fields, &'a [&'a str], fn(&mut Retry), Refusal, Option<i64>);
     let huge: Fields = (0..10_000).map(|n| (format!("f{n}").into_bytes(), b"x".to_vec())).collect();
     let huge = [letter(NS, 1), huge].concat();
     let plain = letter(NS, 1);
-    // What is buried; what is done in Redis; how the retry is unlike one that goes; the refusal; whether it stays in the
-    // index, and how much later it is looked at (ms).
     let not_yet = Millis(4_000_000_000_000);
-    let cases: &[(&Fields, &[&str], Prepare, Refusal, Option<i64>)] = &[
+    let cases: &[Case<'_>] = &[
         (&plain, &["DEL {lrs}:dlq"], |_| {}, Refusal::EntryGone, None),
         (&plain, &[], |retry| retry.not_before = Millis(4_000_000_000_000), Refusal::TooYoung, Some(not_yet.0)),
         (&plain, &[], |retry| retry.max_retries = 0, Refusal::AllowanceSpent, None),
@@ -466,7 +466,7 @@ async fn rubbish_under_the_ledgers_names_makes_room() {
     assert_eq!(all, [Vec::<String>::new()]);
     // What is new is written all the same.
     let id = yard.bury(&letter(NS, 6)).await;
-    assert_eq!(yard.ledger.due_pools(generation, 10).await.unwrap().pools, [place.pool.clone()]);
+    assert_eq!(yard.ledger.due_pools(generation, 10).await.unwrap().pools, from_ref(&place.pool));
     yard.send(&id).await;
     assert_eq!(yard.ledger.flights().await.unwrap().len(), 1);
     assert_eq!(yard.ledger.jobs(&[job_id(6)]).await.unwrap(), [JobCounts { deaths: 1, retries: 1 }]);
