@@ -1,5 +1,5 @@
 -- Commits a batch of deaths under rules: what commit.lua does, and what the rules plan for each of them.
--- KEYS  1 lease  2 state  3 outbox  4 DLQ (only read)  5 audit log  6… job records and the index's sets; ARGV says
+-- KEYS  1 lease  2 state  3 outbox  4 DLQ (burials twice over are removed)  5 audit log  6… job records and the index's sets; ARGV says
 --       which by their numbers
 -- ARGV  1 token  2 the cursor the batch was read after  3 the cursor from now on  4 how long a job is remembered (ms)
 --       5 existing: '' (not now), 'counting' or 'done'  6 its tally, or its digest or ''  7 time of the digest (ms)
@@ -22,7 +22,7 @@ if state[1] ~= ARGV[2] or (tonumber(state[4] or '') or 0) ~= tonumber(ARGV[8]) t
   return {'MOVED'}
 end
 local outbox, dlq, log, most, remember = KEYS[3], KEYS[4], KEYS[5], ARGV[9], ARGV[4]
-local missing = denied('zadd', KEYS[2], 0, 'x')
+local missing = denied('zadd', KEYS[2], 0, 'x') or denied('xdel', dlq, '0-1')
 if missing then
   return missing
 end
@@ -65,6 +65,7 @@ if stale then
 end
 
 local again, elsewhere, events = {}, {}, 0
+local gone, twins, last = {}, {}, nil
 for n = 0, number - 1 do
   local at = FIRST + EACH * n
   local entry, job = ARGV[at], job_of(n)
@@ -79,8 +80,13 @@ for n = 0, number - 1 do
     events = events + 1
   end
   if job then
-    -- An entry that was there when the job was last put back tells of a life before that, however late it is read.
-    if before(job.earlier, entry) then
+    if job.earlier ~= '0-0' then
+      last = last or last_id(dlq)
+    end
+    if job.earlier ~= '0-0' and of_earlier_life(job.earlier, entry, last) then
+      gone[entry] = true
+      twins[#twins + 1] = {entry = entry, job = job}
+    else
       if deaths > 1 and job.entries ~= '' and retries == job.seen then
         local left = false
         for other in string.gmatch(job.entries, '%S+') do
@@ -105,8 +111,9 @@ end
 local time = call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local entry_of = function(n) return ARGV[FIRST + EACH * n] end
-local exhausted, waiting = announce_spent(behind, job_of, entry_of, outbox, log, most, now)
-local added = wait_in_index(waiting, {})
+local exhausted, waiting = announce_spent(behind, job_of, entry_of, gone, outbox, log, most, now)
+local added = wait_in_index(waiting, gone)
+remove_twins(dlq, twins, log, most)
 if ARGV[5] == 'done' and ARGV[6] ~= '' then
   call('XADD', outbox, '*', 'type', 'dlq.digest', 'at', ARGV[7], 'data', ARGV[6])
 end

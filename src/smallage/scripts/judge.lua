@@ -1,5 +1,5 @@
 -- Writes a step of judging: entries from before the rules, with what the rules plan for them.
--- KEYS  1 lease  2 state  3 outbox  4 DLQ (only read)  5 audit log  6… job records and the index's sets; ARGV says
+-- KEYS  1 lease  2 state  3 outbox  4 DLQ (burials twice over are removed)  5 audit log  6… job records and the index's sets; ARGV says
 --       which by their numbers
 -- ARGV  1 token  2 the entries were read after this  3 judged from now on  4 how long a job is remembered (ms)
 --       5 generation of the rules  6 lines kept in the audit log  7 number of entries
@@ -18,7 +18,7 @@ if (state[1] or '0-0') ~= ARGV[2] or (tonumber(state[2] or '') or 0) ~= tonumber
   return {'MOVED'}
 end
 local outbox, dlq, log, most, remember = KEYS[3], KEYS[4], KEYS[5], ARGV[6], ARGV[4]
-local missing = denied('zadd', KEYS[2], 0, 'x')
+local missing = denied('zadd', KEYS[2], 0, 'x') or denied('xdel', dlq, '0-1')
 if missing then
   return missing
 end
@@ -28,7 +28,8 @@ local FIRST, EACH = 8, 3
 local number = tonumber(ARGV[7])
 local behind = FIRST + EACH * number
 
-local jobs, gone = {}, {}
+local jobs, gone, twins = {}, {}, {}
+local last = last_id(dlq)
 local stale, counts = false, {'STALE'}
 for n = 0, number - 1 do
   local at = FIRST + EACH * n
@@ -41,7 +42,10 @@ for n = 0, number - 1 do
     local job = jobs[key] or known_job(key)
     jobs[key] = job
     deaths, retries = job.deaths, job.retries
-    if ARGV[at + 2] ~= '' and tonumber(ARGV[at + 2]) ~= retries then
+    if of_earlier_life(job.earlier, ARGV[at], last) then
+      gone[ARGV[at]] = true
+      twins[#twins + 1] = {entry = ARGV[at], job = job}
+    elseif ARGV[at + 2] ~= '' and tonumber(ARGV[at + 2]) ~= retries then
       stale = true
     end
   end
@@ -51,7 +55,7 @@ if stale then
   return counts
 end
 
--- The job of an entry that is still there.
+-- The job of an entry that is still there, and stays.
 local function job_of(n)
   local at = FIRST + EACH * n
   local place = tonumber(ARGV[at + 1])
@@ -60,7 +64,7 @@ end
 
 for n = 0, number - 1 do
   local entry, job = ARGV[FIRST + EACH * n], job_of(n)
-  if job and before(job.earlier, entry) then
+  if job then
     local entries = with_entry(job.entries, entry)
     if entries ~= job.entries then
       job.entries = entries
@@ -74,7 +78,8 @@ end
 local time = call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local entry_of = function(n) return ARGV[FIRST + EACH * n] end
-local exhausted, waiting = announce_spent(behind, job_of, entry_of, outbox, log, most, now)
+local exhausted, waiting = announce_spent(behind, job_of, entry_of, gone, outbox, log, most, now)
+remove_twins(dlq, twins, log, most)
 local indexed = (tonumber(state[3] or '') or 0) + wait_in_index(waiting, gone)
 call('HSET', KEYS[2], 'judged', ARGV[3], 'indexed', string.format('%.0f', indexed))
 return {'OK', call('XLEN', outbox), exhausted}

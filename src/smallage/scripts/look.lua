@@ -46,7 +46,8 @@ local function on_queue(stream, from)
   end
   scan = {jobs = {}, whole = false}
   scanned[stream] = scan
-  local after, entries, bytes = string.format('%.0f', from), 0, 0
+  -- Somewhat earlier, because an id is made of another reading of the same clock.
+  local after, entries, bytes = string.format('%.0f', math.max(from - 5, 0)), 0, 0
   while entries < MOST_ENTRIES and bytes < MOST_BYTES do
     local page = pcall('XRANGE', stream, after, '+', 'COUNT', PAGE)
     if page.err then

@@ -20,8 +20,7 @@ end
 
 -- Sets a member's time, or removes it; a set that is none was not written by Sexton, and makes room.
 local function set(key, member, time)
-  local size = redis.pcall('ZCARD', key)
-  if type(size) == 'table' and size.err then
+  if type(redis.pcall('ZCARD', key)) ~= 'number' then
     call('DEL', key)
   end
   if time then

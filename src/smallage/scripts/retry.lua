@@ -52,15 +52,7 @@ if flying.err then
   flying = {}
 end
 
--- The last id that the DLQ has ever had: entries up to it are of lives before these retries.
-local last = '0-0'
-local info = pcall('XINFO', 'STREAM', dlq)
-for i = 1, #info, 2 do
-  if info[i] == 'last-generated-id' then
-    last = info[i + 1]
-    break
-  end
-end
+local last = last_id(dlq)
 
 -- By queue stream its length, or false where there is none.
 local queues = {}
@@ -134,7 +126,7 @@ local function live(fields, job, stream, dedup)
     end
   end
   -- Of a field that is there twice the last counts, as it does for smallage's workers.
-  if id ~= job or source ~= stream or (key or '') ~= dedup or key == '' then
+  if id ~= job or job == '' or source ~= stream or (key or '') ~= dedup or key == '' then
     return nil
   end
   if #attempts == 0 then
@@ -186,11 +178,13 @@ local function raise(at, was_flying)
   if retries >= tonumber(ARGV[at + 9]) then
     return nil, 'allowance_spent'
   end
-  if job[3] and not before(job[3], entry) then
-    -- It was there when the job was last put back, and nobody had read it yet: the same burial once more.
-    remove(entry)
-    audit(log, most, 'twin_removed', rule, entry, job_id, task, 'of a life before the last retry')
+  if of_earlier_life(job[3] or '0-0', entry, last) then
+    local line = audit(log, most, 'twin_removed', rule, entry, job_id, task, 'buried before the last retry')
+    if type(line) == 'table' and not written and not string.find(line.err, 'WRONGTYPE', 1, true) then
+      return line
+    end
     written = true
+    remove(entry)
     return nil, 'superseded'
   end
   local twins = {}

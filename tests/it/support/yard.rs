@@ -8,7 +8,7 @@ use sexton::{
     event::{EventData, Include, JobDead},
     ledger::{
         AttachOptions, Commit, Committed, Cursor, Death, Flight, JobCounts, Lease, Place, Plan, PlanEnd, Pool, Refusal,
-        Retried, Retry, RetryLedger, Rounds, TryLease,
+        Retried, Retry, RetryLedger, Rounds, Settled, TryLease, Verdict,
     },
     letter::{DeadLetter, Millis},
     smallage,
@@ -129,6 +129,14 @@ impl Yard {
             Retried::Sent(flight) => panic!("{flight:?}"),
             Retried::Refused(why) => why,
         }
+    }
+
+    /// Ends every flight with this verdict.
+    pub(crate) async fn end_all(&self, verdict: Verdict) {
+        let flights = self.ledger.flights().await.expect("Redis is there");
+        let ended = |flight| Settled { flight, verdict: Some(verdict), event: None };
+        let settled: Vec<_> = flights.into_iter().map(ended).collect();
+        self.ledger.settle(&self.lease, &settled, &[]).await.expect("the lease is ours");
     }
 
     /// The entries of a stream: ids, and fields as stored.

@@ -18,6 +18,24 @@ local function buried(dlq, id)
   return not found.err and #found > 0
 end
 
+-- The last id that the DLQ has ever given.
+local function last_id(dlq)
+  local info = redis.pcall('XINFO', 'STREAM', dlq)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      return info[i + 1]
+    end
+  end
+  return '0-0'
+end
+
+-- Whether an entry was in the DLQ when its job was last put back, which is what `earlier` says. Then it tells of a life
+-- before that: a crash has buried the job twice, and one burial was read late. A DLQ that begins anew has smaller ids
+-- than it had before: that proves nothing.
+local function of_earlier_life(earlier, entry, last)
+  return not before(earlier, entry) and not before(last, earlier)
+end
+
 -- The entries of a job with one more among them, in order, the newest eight.
 local function with_entry(entries, id)
   if entries == '' then

@@ -6,7 +6,8 @@
 
 -- What is known of a job. A record of another type under its name counts as none.
 local function known_job(key)
-  local found = pcall('HMGET', key, 'deaths', 'retries', 'entries', 'retries_seen', 'earlier_until', 'exhausted')
+  local found = pcall('HMGET', key, 'deaths', 'retries', 'entries', 'retries_seen', 'earlier_until', 'exhausted',
+    'rule')
   if found.err then
     found = {}
   end
@@ -19,17 +20,39 @@ local function known_job(key)
     seen = tonumber(found[4] or '') or 0,
     earlier = found[5] or '0-0',
     exhausted = found[6],
+    rule = found[7] or '',
   }
 end
 
+-- Takes entries of earlier lives of their jobs out of the DLQ: those jobs have been put back already.
+local function remove_twins(dlq, twins, log, most)
+  for i = 1, #twins do
+    local entry, job = twins[i].entry, twins[i].job
+    local found = pcall('XRANGE', dlq, entry, entry)
+    local id, task = '', ''
+    if not found.err and #found > 0 then
+      local fields = found[1][2]
+      for f = 1, #fields, 2 do
+        if fields[f] == 'id' then
+          id = fields[f + 1]
+        elseif fields[f] == 'task' then
+          task = fields[f + 1]
+        end
+      end
+      audit(log, most, 'twin_removed', job.rule, entry, id, task, 'buried before the last retry')
+      call('XDEL', dlq, entry)
+    end
+  end
+end
+
 -- Announces what is spent, of each job once. Gives the numbers of those announced, and where the list ends.
-local function announce_spent(at, job_of, entry_of, outbox, log, most, now)
+local function announce_spent(at, job_of, entry_of, gone, outbox, log, most, now)
   local announced = {}
   local last = at + 5 * tonumber(ARGV[at])
   for i = at + 1, last, 5 do
     local number, event, rule = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
     local job = job_of(number)
-    if job and not job.exhausted then
+    if job and not job.exhausted and not gone[entry_of(number)] then
       call('XADD', outbox, '*', 'type', 'job.exhausted', 'at', now, 'data', event)
       put('HSET', job.key, 'exhausted', rule)
       job.exhausted = rule

@@ -28,8 +28,8 @@ local function put_all(command, key, values)
   end
 end
 
--- Adds a line to the audit log, which never stands in the way of what it tells of.
+-- Adds a line to the audit log. Where that is of another type, it does not stand in the way of what it tells of.
 local function audit(log, most, what, by, entry, job, task, detail)
-  pcall('XADD', log, 'MAXLEN', '~', most, '*', 'what', what, 'by', by, 'entry', entry, 'job', job, 'task', task,
+  return pcall('XADD', log, 'MAXLEN', '~', most, '*', 'what', what, 'by', by, 'entry', entry, 'job', job, 'task', task,
     'detail', detail)
 end
