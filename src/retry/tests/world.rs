@@ -50,11 +50,12 @@ struct Job {
     failed: u32,
 }
 
-/// What happened to one job after the other.
+/// One retry.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) at: i64,
     pub(super) group: String,
+    pub(super) canary: bool,
     pub(super) verdict: Option<Verdict>,
 }
 
@@ -277,8 +278,14 @@ impl World {
         for change in outcome.changes {
             match (change.hold, change.group) {
                 (Hold::Begun { until }, group) => self.holds.push((self.time(), group, until.0 - EPOCH)),
-                (Hold::Lifted, Some(group)) => _ = self.looks.remove(&group),
-                (Hold::Lifted, None) => {}
+                (Hold::Lifted, group) => {
+                    let time = self.time();
+                    let held = self.holds.iter_mut().filter(|(_, of, until)| *of == group && *until > time);
+                    held.for_each(|(_, _, until)| *until = time);
+                    if let Some(group) = group {
+                        self.looks.remove(&group);
+                    }
+                }
             }
         }
     }
@@ -348,7 +355,8 @@ impl World {
             };
             let n = self.jobs.len();
             let number = self.sent.len();
-            self.sent.push(Sent { at: self.time(), group: group.to_owned(), verdict: None });
+            let canary = flight.rounds.canary;
+            self.sent.push(Sent { at: self.time(), group: group.to_owned(), canary, verdict: None });
             self.jobs.push(Job { flight, number, retries: retries + 1, life: Life::Queued, failed: 0 });
             self.alive.push(n);
             self.aloft.push(n);
