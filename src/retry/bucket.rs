@@ -10,8 +10,8 @@ const SAVED_MS: u64 = 200;
 /// What is earned while one waits to be asked is not lost: so much time may pass between two asks.
 const BETWEEN_ASKS_MS: u64 = 200;
 
-/// Counts the retries of one rule. In no second (by the clock it is given) there are more than `per_second`, and not all
-/// of them go at once.
+/// Counts the retries of one rule. In no second (by the clock it is given) there are more than `per_second`, and not
+/// all of them go at once.
 ///
 /// Times are milliseconds of a clock that only runs forward. A new bucket is empty: it fills at `per_second`.
 #[derive(Clone, Debug)]

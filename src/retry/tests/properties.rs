@@ -133,7 +133,8 @@ proptest! {
         prop_assert!(allowed == 0 || (terms.pace.start..=terms.pace.max_in_flight).contains(&allowed));
         let _ = (learnt.keep_until(&terms), learnt.is_proven(now, &terms, Millis(numbers[11].cast_signed())));
         prop_assert_eq!(&Learnt::read(Some(&learnt.to_json())), &learnt);
-        let pool = format!(r#"{{"canaries":{json},"proven":{{"size":{}}},"doubted_at":{}}}"#, n(12, small), n(13, large));
+        let (size, doubted_at) = (n(12, small), n(13, large));
+        let pool = format!(r#"{{"canaries":{json},"proven":{{"size":{size}}},"doubted_at":{doubted_at}}}"#);
         let pool = PoolLearnt::read(Some(&pool));
         prop_assert!(pool.allowed(now, &terms) <= terms.pace.max_in_flight);
         prop_assert_eq!(&PoolLearnt::read(Some(&pool.to_json())), &pool);
@@ -168,7 +169,8 @@ proptest! {
         }
         prop_assert!(all <= tokens && (all == 0 || all + rule_in_flight <= terms.pace.max_in_flight));
         prop_assert!(strangers == 0 || strangers + canaries_in_flight <= pool.allowed(now, &terms));
-        let mut names: Vec<&String> = choice.send.iter().map(|(name, _)| name).chain(choice.held.iter().map(|(name, _)| name)).collect();
+        let (sent, held) = (choice.send.iter().map(|(name, _)| name), choice.held.iter().map(|(name, _)| name));
+        let mut names: Vec<&String> = sent.chain(held).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

@@ -1,5 +1,7 @@
 //! The loop against a dependency that is down, mended, flaky, or down for some. `--nocapture` shows the curves.
 
+#![expect(clippy::print_stdout, reason = "a curve says more than a number that is still below its limit")]
+
 use std::time::Duration;
 
 use super::world::{Dependency, World};
