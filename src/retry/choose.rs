@@ -8,8 +8,8 @@ use crate::{letter::Millis, rule::Terms};
 const LOOKS_WHILE_HELD: i64 = 4;
 /// But not more often than this, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 2_000;
-/// Where all groups of a pool are looked at again when its hold ends, a group of one comes so much later than the largest,
-/// in milliseconds: there may be more of them than one look sees.
+/// Where all groups of a pool are looked at again when its hold ends, a group of one comes so much later than the
+/// largest, in milliseconds: there may be more of them than one look sees.
 const SMALL_ONES_LATER_MS: i64 = 400;
 /// A window that never opens again is looked at this often, in milliseconds.
 const NEVER_OPEN_MS: i64 = 3_600_000;
@@ -65,8 +65,9 @@ pub struct Choice {
     pub closed_until: Option<Millis>,
 }
 
-/// Chooses who goes. Proven groups go by what they have learnt themselves, in turn. All others share the pool's canaries:
-/// those that have failed least go first, the largest of them before the others, each with at most `pace.start`.
+/// Chooses who goes. Proven groups go by what they have learnt themselves, in turn. All others share the pool's
+/// canaries: those that have failed least go first, the largest of them before the others, each with at most
+/// `pace.start`.
 pub fn choose(look: &Look<'_>) -> Choice {
     let (now, terms) = (look.now, look.terms);
     if let Some(window) = terms.window.as_ref().filter(|window| !window.is_open(now)) {
@@ -167,4 +168,198 @@ fn next_look(now: Millis, until: Millis, due: u64) -> Millis {
     }
     let later = SMALL_ONES_LATER_MS / i64::try_from(due).unwrap_or(i64::MAX).max(1);
     Millis(until.0.saturating_add(later))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        retry::{Evidence, learnt::Hold},
+        rule::{Pace, Window},
+    };
+
+    const NOW: Millis = Millis(1_800_000_000_000);
+
+    fn terms(start: u32, max_in_flight: u32) -> Terms {
+        let pace = Pace { start, max_in_flight, ..Terms::default().pace };
+        Terms { min_age: Duration::from_secs(100), pace, ..Terms::default() }
+    }
+
+    fn evidence(learnt: &Learnt) -> Evidence {
+        Evidence { round: learnt.round(), sent_at: Millis(NOW.0 - 2), was_failing: false, since: Millis(0) }
+    }
+
+    /// Taught by so many recoveries, and then, if `held`, on hold.
+    fn taught(terms: &Terms, recoveries: u32, held: bool) -> Learnt {
+        let (mut learnt, just_now) = (Learnt::default(), Millis(NOW.0 - 1));
+        for _ in 0..recoveries {
+            let evidence = evidence(&learnt);
+            learnt.recovered(just_now, terms, evidence);
+        }
+        if held {
+            learnt.hold(just_now, terms, 0.0);
+        }
+        learnt
+    }
+
+    fn pool(terms: &Terms, recoveries: u32, held: bool) -> PoolLearnt {
+        PoolLearnt::read(Some(&format!(r#"{{"canaries":{}}}"#, taught(terms, recoveries, held).to_json())))
+    }
+
+    fn group(name: &str, due: u64, learnt: &Learnt, in_flight: u32) -> GroupLook {
+        GroupLook { group: name.to_owned(), due, learnt: learnt.clone(), in_flight }
+    }
+
+    fn look<'a>(terms: &'a Terms, pool: &'a PoolLearnt, groups: &'a [GroupLook]) -> Look<'a> {
+        Look {
+            now: NOW,
+            terms,
+            rule_in_flight: 0,
+            tokens: 50,
+            pool,
+            canaries_in_flight: 0,
+            groups,
+            more: false,
+            dice: 0,
+        }
+    }
+
+    fn sent(choice: &Choice) -> String {
+        let mut sent: Vec<String> = choice.send.iter().map(|(group, count)| format!("{group}{count}")).collect();
+        sent.sort_unstable();
+        sent.join(" ")
+    }
+
+    #[test]
+    fn unproven_groups_share_the_pools_canaries() {
+        let terms = terms(2, 100);
+        let (fresh, once) = (Learnt::default(), taught(&terms, 0, true));
+        // One that has failed, and whose own pause is over.
+        let until = once.held_until(NOW, &terms).unwrap().0 - NOW.0;
+        let failed = Learnt::read(Some(&once.to_json().replace(&format!("{}", NOW.0 + until), "0")));
+        assert_eq!((failed.failures(), failed.held_until(NOW, &terms)), (1, None));
+        let groups = [group("a", 9, &failed, 0), group("b", 1, &fresh, 0), group("c", 5, &fresh, 0)];
+        for (recoveries, held, canaries_in_flight, rule_in_flight, tokens, expected) in [
+            (0, false, 0, 0, 50, "c2"),
+            (0, false, 1, 1, 50, "c1"),
+            (0, false, 2, 2, 50, ""),
+            (1, false, 0, 0, 50, "a1 b1 c2"),
+            (3, false, 0, 0, 50, "a2 b1 c2"),
+            (3, false, 14, 14, 50, "c2"),
+            (3, false, 0, 99, 50, "c1"),
+            (3, false, 0, 120, 50, ""),
+            (3, false, 0, 0, 3, "b1 c2"),
+            (3, false, 0, 0, 0, ""),
+            (3, true, 0, 0, 50, ""),
+        ] {
+            let pool = pool(&terms, recoveries, held);
+            let look = Look { canaries_in_flight, rule_in_flight, tokens, ..look(&terms, &pool, &groups) };
+            let choice = choose(&look);
+            let mut expected: Vec<&str> = expected.split(' ').collect();
+            expected.sort_unstable();
+            assert_eq!(
+                sent(&choice),
+                expected.join(" "),
+                "{recoveries} {canaries_in_flight} {rule_in_flight} {tokens}"
+            );
+            assert_eq!(choice.held.len(), if held { 3 } else { 0 });
+        }
+        let pool = pool(&terms, 3, false);
+        let busy = [group("a", 9, &fresh, 1), group("b", 9, &fresh, 2), group("c", 0, &fresh, 0)];
+        assert_eq!(sent(&choose(&look(&terms, &pool, &busy))), "a1", "each has `start` in flight at most");
+    }
+
+    #[test]
+    fn proven_groups_go_by_what_they_have_learnt_and_take_turns() {
+        let terms = terms(1, 100);
+        let (four, much, held) = (taught(&terms, 2, false), taught(&terms, 9, false), taught(&terms, 9, true));
+        let groups = [
+            group("a", 1_000, &much, 0),
+            group("b", 1_000, &four, 1),
+            group("c", 1_000, &held, 0),
+            group("d", 1_000, &Learnt::default(), 0),
+        ];
+        let (open, closed) = (pool(&terms, 0, false), pool(&terms, 0, true));
+        for (pool, rule_in_flight, tokens, dice, expected) in [
+            (&open, 0, 200, 0, "a96 b3 d1"),
+            (&closed, 0, 200, 0, "a97 b3"),
+            (&open, 90, 200, 0, "a6 b3 d1"),
+            (&open, 0, 9, 0, "a5 b3 d1"),
+            (&open, 0, 1, 0, "a1"),
+            (&open, 0, 1, 1, "b1"),
+            (&open, 0, 1, 2, "d1"),
+            (&open, 0, 1, u64::MAX, "a1"),
+        ] {
+            let look = Look { rule_in_flight, tokens, dice, ..look(&terms, pool, &groups) };
+            let choice = choose(&look);
+            assert_eq!(sent(&choice), expected, "{rule_in_flight} {tokens} {dice}");
+            assert_eq!(choice.held[0], ("c".to_owned(), held.held_until(NOW, &terms).unwrap()));
+            assert_eq!(choice.to_the_end, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn what_waits_makes_room_where_there_may_be_more() {
+        let terms = terms(1, 100);
+        let (fresh, proven) = (Learnt::default(), taught(&terms, 3, false));
+        let pool = pool(&terms, 0, false);
+        for (learnt, expected) in [
+            ([&proven, &fresh, &fresh], "b c"),
+            ([&proven, &proven, &fresh], "c a b"),
+            ([&fresh, &fresh, &fresh], "a b c"),
+        ] {
+            let groups: Vec<GroupLook> =
+                "abc".chars().zip(learnt).map(|(n, l)| group(&n.to_string(), 5, l, 0)).collect();
+            let choice = choose(&Look { more: true, ..look(&terms, &pool, &groups) });
+            assert_eq!(choice.to_the_end.join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn behind_a_held_pool_one_looks_again_a_few_times_and_the_largest_come_first() {
+        for (left, due, expected) in [
+            (100_000, 1, 25_000),
+            (8_000, 1, 2_000),
+            (2_001, 1, 2_000),
+            (2_000, 1, 2_400),
+            (1_000, 2, 1_200),
+            (1_000, 400, 1_001),
+            (1_000, u64::MAX, 1_000),
+        ] {
+            assert_eq!(next_look(NOW, Millis(NOW.0 + left), due), Millis(NOW.0 + expected), "{left} {due}");
+        }
+    }
+
+    #[test]
+    fn outside_its_window_nothing_of_a_rule_goes() {
+        // It is 08:00 in UTC on a Friday.
+        for (written, expected) in [
+            ("* * * * *", None),
+            ("* 8 * * Fri", None),
+            ("0-29 9 * * *", Some(NOW.0 + 3_600_000)),
+            ("0 0 30 2 *", Some(NOW.0 + NEVER_OPEN_MS)),
+        ] {
+            let window = Window::parse(written, "UTC".parse().unwrap()).unwrap();
+            let terms = Terms { window: Some(window), ..terms(1, 100) };
+            let pool = pool(&terms, 0, false);
+            let groups = [group("a", 5, &Learnt::default(), 0)];
+            let choice = choose(&look(&terms, &pool, &groups));
+            assert_eq!(choice.closed_until.map(|until| until.0), expected, "{written}");
+            assert_eq!(sent(&choice), if expected.is_none() { "a1" } else { "" }, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_hold_lets_canaries_through_only_when_it_is_over() {
+        let terms = terms(1, 100);
+        let mut learnt = Learnt::default();
+        let evidence = evidence(&learnt);
+        let Some(Hold::Begun { until }) = learnt.failed(NOW, &terms, evidence, 0.5) else { panic!("it fails") };
+        let (pool, groups) = (pool(&terms, 0, false), [group("a", 5, &learnt, 0)]);
+        for (now, expected) in [(NOW, ""), (Millis(until.0 - 1), ""), (until, "a1")] {
+            assert_eq!(sent(&choose(&Look { now, ..look(&terms, &pool, &groups) })), expected, "{now:?}");
+        }
+    }
 }

@@ -283,3 +283,229 @@ fn good_for(terms: &Terms) -> Duration {
 fn longest_pause(terms: &Terms) -> Duration {
     terms.max_backoff.max(SHORTEST_PAUSE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::Pace;
+
+    const NOW: i64 = 1_800_000_000_000;
+
+    fn terms(start: u32, max_in_flight: u32) -> Terms {
+        let pace = Pace { start, max_in_flight, ..Terms::default().pace };
+        Terms { min_age: Duration::from_secs(10), max_backoff: Duration::from_secs(60), pace, ..Terms::default() }
+    }
+
+    fn at(seconds: i64) -> Millis {
+        Millis(NOW + seconds * 1_000)
+    }
+
+    /// Of a retry sent in this round, `sent` seconds after the beginning.
+    fn sent(round: u64, sent: i64) -> Evidence {
+        Evidence { round, sent_at: at(sent), was_failing: false, since: Millis(0) }
+    }
+
+    /// `+` and `-` at one second after the other; what may be in flight after each.
+    fn play(learnt: &mut Learnt, terms: &Terms, from: i64, outcomes: &str) -> Vec<u32> {
+        let mut allowed = Vec::new();
+        for (n, outcome) in (from..).zip(outcomes.chars()) {
+            let evidence = sent(learnt.round(), n);
+            match outcome {
+                '+' => learnt.recovered(at(n), terms, evidence),
+                _ => learnt.failed(at(n), terms, evidence, 0.0),
+            };
+            allowed.push(learnt.allowed(at(n), terms, Millis(0)));
+        }
+        allowed
+    }
+
+    #[test]
+    fn recoveries_double_failures_halve_and_a_failed_canary_holds() {
+        for (start, most, outcomes, expected) in [
+            (1, 100, "++++++++", vec![2, 4, 8, 16, 32, 64, 100, 100]),
+            (1, 1, "+++", vec![1, 1, 1]),
+            (3, 10, "++", vec![6, 10]),
+            // Worse than half of the last ten.
+            (1, 100, "++++-----", vec![2, 4, 8, 16, 8, 4, 2, 1, 0]),
+            // The canary fails.
+            (1, 100, "-", vec![0]),
+            // The first of four canaries may fail, the second may not.
+            (4, 100, "--", vec![4, 0]),
+            (4, 100, "-+-", vec![4, 8, 0]),
+            // Once proven, a failure more or less is chance, also where one at a time may go.
+            (1, 100, "+----++++++-", vec![2, 1, 1, 1, 1, 2, 4, 8, 16, 32, 64, 32]),
+            (1, 100, "+----++-", vec![2, 1, 1, 1, 1, 2, 4, 0]),
+            (1, 1, "+----", vec![1, 1, 1, 1, 1]),
+            (1, 1, "+-----", vec![1, 1, 1, 1, 1, 0]),
+            // A long window does not pay for what fails now.
+            (
+                1,
+                64,
+                "+++++++++++++++++++++------",
+                vec![
+                    2, 4, 8, 16, 32, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 32, 16, 8, 4, 2, 0,
+                ],
+            ),
+        ] {
+            let terms = terms(start, most);
+            assert_eq!(play(&mut Learnt::default(), &terms, 1, outcomes), expected, "{start} {most} {outcomes}");
+        }
+    }
+
+    #[test]
+    fn pauses_begin_with_the_age_and_double_up_to_the_longest() {
+        for (age, longest, dice, expected) in [
+            (10_000, 60_000, 0.0, [10_000, 20_000, 40_000, 60_000, 60_000]),
+            (10_000, 60_000, 1.0, [11_000, 22_000, 44_000, 60_000, 60_000]),
+            (10_000, 60_000, 9.0, [11_000, 22_000, 44_000, 60_000, 60_000]),
+            (0, 60_000, 0.0, [1_000, 2_000, 4_000, 8_000, 16_000]),
+            (100, 100, 1.0, [1_000, 1_000, 1_000, 1_000, 1_000]),
+        ] {
+            let (min_age, max_backoff) = (Duration::from_millis(age), Duration::from_millis(longest));
+            let terms = Terms { min_age, max_backoff, ..terms(1, 100) };
+            let (mut learnt, mut now) = (Learnt::default(), Millis(NOW));
+            for (n, pause) in (1..).zip(expected) {
+                let until = Millis(now.0 + pause);
+                let evidence = Evidence { sent_at: now, ..sent(learnt.round(), 0) };
+                assert_eq!(learnt.failed(now, &terms, evidence, dice), Some(Hold::Begun { until }), "{age} {n}");
+                assert_eq!((learnt.failures(), learnt.round()), (n, u64::from(n) + 1));
+                assert_eq!(learnt.allowed(Millis(until.0 - 1), &terms, Millis(0)), 0);
+                assert_eq!(learnt.held_until(Millis(until.0 - 1), &terms), Some(until));
+                assert_eq!(learnt.allowed(until, &terms, Millis(0)), 1, "a canary when the pause has passed");
+                now = until;
+            }
+            let evidence = Evidence { sent_at: now, ..sent(learnt.round(), 0) };
+            assert_eq!(learnt.recovered(now, &terms, evidence), None, "there was no hold to lift");
+            assert_eq!((learnt.failures(), learnt.pause), (0, 0));
+        }
+    }
+
+    #[test]
+    fn what_was_sent_before_a_hold_says_little() {
+        let terms = terms(1, 100);
+        let mut held = Learnt::default();
+        held.failed(at(5), &terms, sent(1, 4), 0.0);
+        let failing = Evidence { was_failing: true, ..sent(1, 4) };
+        let cases = [
+            ("recovered", sent(1, 4), at(6), None),
+            ("recovered after failing", failing, at(6), Some(Hold::Lifted)),
+            ("recovered after failing, seen when the hold began", failing, at(5), None),
+            ("recovered in the round of the hold", sent(2, 6), at(7), Some(Hold::Lifted)),
+            ("recovered after the hold", sent(2, 16), at(17), None),
+        ];
+        for (name, evidence, now, expected) in cases {
+            let mut learnt = held.clone();
+            assert_eq!(learnt.recovered(now, &terms, evidence), expected, "{name}");
+            if name.ends_with("hold") || expected.is_some() {
+                assert!(learnt.is_proven(now, &terms, Millis(0)), "{name}");
+                assert_eq!(learnt.allowed(now, &terms, Millis(0)), 2, "{name}");
+            } else {
+                assert_eq!(learnt, held, "{name}");
+            }
+        }
+        let mut learnt = held.clone();
+        assert_eq!(learnt.failed(at(6), &terms, sent(1, 4), 0.0), None);
+        assert_eq!(learnt, held, "a failure of an earlier round is no news");
+    }
+
+    #[test]
+    fn what_was_learnt_counts_until_it_is_old_or_doubted() {
+        let terms = terms(2, 100);
+        let mut learnt = Learnt::default();
+        play(&mut learnt, &terms, 1, "+++");
+        for (now, since, allowed, proven) in [
+            (at(3), Millis(0), 16, true),
+            (at(63), Millis(0), 16, true),
+            (Millis(at(63).0 + 1), Millis(0), 2, false),
+            (at(4), at(2), 16, true),
+            (at(4), at(3), 2, false),
+            // The clock has stepped back a little; and so far that what is stored cannot be.
+            (at(-30), Millis(0), 16, true),
+            (at(-300), Millis(0), 2, false),
+        ] {
+            assert_eq!(learnt.allowed(now, &terms, since), allowed, "{now:?} {since:?}");
+            assert_eq!(learnt.is_proven(now, &terms, since), proven, "{now:?} {since:?}");
+        }
+        let patient = Terms { min_age: Duration::from_secs(600), ..terms.clone() };
+        assert_eq!(learnt.allowed(at(603), &patient, Millis(0)), 16, "no younger job can be due");
+
+        // One that was sent while it counted goes on from there, however long it has run; one sent later begins anew.
+        let (mut long, mut later) = (learnt.clone(), learnt.clone());
+        long.recovered(at(600), &terms, sent(1, 60));
+        assert_eq!(long.allowed(at(600), &terms, Millis(0)), 32);
+        later.recovered(at(600), &terms, sent(1, 90));
+        assert_eq!(later.allowed(at(600), &terms, Millis(0)), 4);
+        // What was sent before the doubt teaches nothing.
+        let doubted = Evidence { since: at(60), ..sent(1, 60) };
+        assert_eq!(learnt.clone().recovered(at(61), &terms, doubted), None);
+        assert!(!learnt.clone().is_proven(at(61), &terms, at(60)));
+    }
+
+    #[test]
+    fn pauses_are_forgotten_a_day_after_the_last_hold() {
+        let terms = terms(1, 100);
+        let day = 24 * 3_600;
+        for (canary, pause) in [(day + 10, 40_000), (day + 40, 10_000)] {
+            let mut learnt = Learnt::default();
+            learnt.failed(at(1), &terms, sent(1, 0), 0.0);
+            learnt.failed(at(12), &terms, sent(2, 11), 0.0);
+            let hold = learnt.failed(at(canary), &terms, sent(3, canary - 1), 0.0);
+            assert_eq!(hold, Some(Hold::Begun { until: Millis(at(canary).0 + pause) }), "{canary}");
+        }
+    }
+
+    #[test]
+    fn a_hold_that_the_terms_cannot_make_is_none() {
+        let mut learnt = Learnt::default();
+        let long =
+            Terms { min_age: Duration::from_secs(3_600), max_backoff: Duration::from_secs(3_600), ..terms(1, 9) };
+        learnt.failed(at(0), &long, Evidence { sent_at: at(-1), ..sent(1, 0) }, 0.0);
+        assert_eq!(learnt.allowed(at(1), &long, Millis(0)), 0);
+        assert_eq!(learnt.held_until(at(-50), &long), Some(at(3_600)), "the clock has stepped back");
+        assert_eq!(learnt.held_until(at(1), &terms(1, 9)), None, "the rule has become less patient");
+        assert_eq!(learnt.allowed(at(1), &terms(1, 9), Millis(0)), 1);
+    }
+
+    #[test]
+    fn it_is_kept_for_as_long_as_it_says_something() {
+        let terms = terms(1, 100);
+        let confirm = terms.confirm_within.as_secs().cast_signed();
+        let mut learnt = Learnt::default();
+        learnt.recovered(at(1), &terms, sent(1, 0));
+        assert_eq!(learnt.keep_until(&terms), at(1 + 60 + confirm));
+        let mut learnt = Learnt::default();
+        learnt.failed(at(1), &terms, sent(1, 0), 0.0);
+        assert_eq!(learnt.keep_until(&terms), at(1 + 10 + 24 * 3_600));
+    }
+
+    #[test]
+    fn rubbish_is_a_fresh_start_and_wild_numbers_are_tamed() {
+        for json in [
+            None,
+            Some(""),
+            Some("null"),
+            Some("[]"),
+            Some("\"x\""),
+            Some("{\"allowed\":-1}"),
+            Some("{\"allowed\":1e99}"),
+            Some("{\"window\":7}"),
+            Some("{\"round\":0,\"allowed\":0,\"window\":{\"size\":0},\"unknown\":[1]}"),
+        ] {
+            assert_eq!(Learnt::read(json), Learnt::default(), "{json:?}");
+        }
+        let wild = format!(
+            "{{\"allowed\":{0},\"round\":{1},\"failures\":{0},\"pause\":{2},\"held_until\":{2},\"held_at\":{2},\
+             \"last\":{2},\"recovered\":{2},\"window\":{{\"size\":{0},\"good\":{0},\"bad\":{0}}}}}",
+            u32::MAX,
+            u64::MAX,
+            i64::MAX
+        );
+        let terms = terms(1, 100);
+        let mut learnt = Learnt::read(Some(&wild));
+        assert_eq!(learnt.allowed(at(0), &terms, Millis(0)), 1);
+        let round = learnt.round();
+        learnt.failed(at(1), &terms, sent(round, 0), 1.0);
+        assert_eq!(learnt.held_until(at(1), &terms), Some(at(61)));
+        assert_eq!(Learnt::read(Some(&learnt.to_json())), learnt);
+    }
+}

@@ -140,3 +140,131 @@ impl PoolLearnt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000_000;
+
+    fn at(seconds: i64) -> Millis {
+        Millis(NOW + seconds * 1_000)
+    }
+
+    fn terms() -> Terms {
+        Terms { min_age: std::time::Duration::from_secs(10), ..Terms::default() }
+    }
+
+    fn sent(pool: &PoolLearnt, seconds: i64) -> Evidence {
+        Evidence { round: pool.canaries.round(), sent_at: at(seconds), was_failing: false, since: Millis(0) }
+    }
+
+    #[test]
+    fn canaries_are_taught_by_canaries_alone() {
+        let (terms, mut pool) = (terms(), PoolLearnt::default());
+        for n in 0..100 {
+            let evidence = sent(&pool, n);
+            assert_eq!(pool.recovered(at(n), &terms, evidence, false), None);
+        }
+        assert_eq!(pool.allowed(at(100), &terms), 1, "a healthy group raises no budget for strangers");
+        let evidence = sent(&pool, 100);
+        pool.recovered(at(101), &terms, evidence, true);
+        assert_eq!(pool.allowed(at(101), &terms), 2);
+    }
+
+    #[test]
+    fn a_neighbour_that_recovers_shortens_the_next_pause_and_lifts_none() {
+        let (terms, mut pool) = (terms(), PoolLearnt::default());
+        for (n, pause) in [(0, 10), (20, 20), (60, 40)] {
+            let evidence = sent(&pool, n);
+            let held = Hold::Begun { until: at(n + pause) };
+            assert_eq!(pool.failed(at(n), &terms, evidence, true, 0.0), Some(held), "{n}");
+        }
+        let evidence = sent(&pool, 61);
+        assert_eq!(pool.recovered(at(62), &terms, evidence, false), None);
+        assert_eq!(pool.held_until(at(62), &terms), Some(at(100)));
+        let evidence = sent(&pool, 110);
+        assert_eq!(pool.failed(at(111), &terms, evidence, true, 0.0), Some(Hold::Begun { until: at(121) }));
+        // One that was sent before the hold says nothing of the time since.
+        let earlier = Evidence { round: 1, ..sent(&pool, 0) };
+        pool.recovered(at(112), &terms, earlier, false);
+        let evidence = sent(&pool, 130);
+        assert_eq!(pool.failed(at(131), &terms, evidence, true, 0.0), Some(Hold::Begun { until: at(151) }));
+    }
+
+    /// A pool whose proven groups fail one after the other from the beginning on.
+    fn in_doubt(terms: &Terms) -> PoolLearnt {
+        let mut pool = PoolLearnt::default();
+        for n in 1..15 {
+            let evidence = sent(&pool, 0);
+            assert_eq!(pool.failed(at(n), terms, evidence, false, 0.0), None, "{n}");
+        }
+        let evidence = sent(&pool, 0);
+        assert_eq!(pool.failed(at(15), terms, evidence, false, 0.0), Some(Hold::Begun { until: at(25) }));
+        pool
+    }
+
+    #[test]
+    fn proven_groups_that_fail_together_are_proven_no_more() {
+        let terms = terms();
+        let mut pool = in_doubt(&terms);
+        assert_eq!((pool.doubted_at(), pool.allowed(at(16), &terms)), (at(15), 0));
+        let mut group = Learnt::default();
+        group.recovered(at(14), &terms, Evidence { round: 1, ..sent(&pool, 1) });
+        assert!(group.is_proven(at(16), &terms, Millis(0)) && !group.is_proven(at(16), &terms, pool.doubted_at()));
+        assert!(pool.rounds(&group, at(16), &terms).canary);
+        // What had been sent before teaches nothing more.
+        let before = sent(&pool, 15);
+        for n in 16..60 {
+            assert_eq!(pool.failed(at(n), &terms, before, false, 0.0), None);
+        }
+    }
+
+    #[test]
+    fn a_doubt_is_lifted_by_what_had_raised_it() {
+        let terms = terms();
+        for (name, canary_hold, was_failing, now, expected) in [
+            ("failing, and ran through after all", false, true, 16, Some(Hold::Lifted)),
+            ("ran through at once", false, false, 16, None),
+            ("seen when the doubt began", false, true, 15, None),
+            ("after the hold", false, true, 25, None),
+            ("the hold is of a canary", true, true, 27, None),
+        ] {
+            let mut pool = in_doubt(&terms);
+            if canary_hold {
+                let evidence = sent(&pool, 25);
+                pool.failed(at(26), &terms, evidence, true, 0.0);
+            }
+            let evidence = Evidence { round: 1, was_failing, ..sent(&pool, 0) };
+            let held = pool.held_until(at(now), &terms);
+            assert_eq!(pool.recovered(at(now), &terms, evidence, false), expected, "{name}");
+            let still = if expected.is_some() { None } else { held };
+            assert_eq!(pool.held_until(at(now), &terms), still, "{name}");
+        }
+    }
+
+    #[test]
+    fn neighbours_that_mostly_recover_raise_no_doubt() {
+        let (terms, mut pool) = (terms(), PoolLearnt::default());
+        for n in 0..300 {
+            let evidence = sent(&pool, n);
+            let hold = match n % 5 {
+                0 | 2 => pool.failed(at(n), &terms, evidence, false, 0.0),
+                _ => pool.recovered(at(n), &terms, evidence, false),
+            };
+            assert_eq!(hold, None, "{n}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_read_again_and_rubbish_is_a_fresh_start() {
+        let pool = in_doubt(&terms());
+        assert_eq!(PoolLearnt::read(Some(&pool.to_json())), pool);
+        for json in [None, Some(""), Some("3"), Some("{\"doubted_at\":\"x\"}"), Some("{\"canaries\":null}")] {
+            assert_eq!(PoolLearnt::read(json), PoolLearnt::default(), "{json:?}");
+        }
+        let wild = "{\"proven\":{\"size\":4000000000,\"bad\":4000000000},\"doubted_at\":-5}";
+        let read = PoolLearnt::read(Some(wild));
+        assert_eq!((read.doubted_at(), read.proven.resized(30)), (Millis(0), read.proven));
+    }
+}

@@ -59,3 +59,41 @@ impl Window {
         self.good.saturating_add(self.bad) >= self.size
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_it_loses_and_all_of_it_fills_a_window() {
+        for (size, good, bad, lost, full) in [
+            (0, 0, 0, false, false),
+            (1, 0, 0, false, false),
+            (1, 0, 1, true, true),
+            (1, 1, 0, false, true),
+            (2, 0, 1, true, false),
+            (3, 0, 1, false, false),
+            (3, 2, 1, false, true),
+            (3, 0, 2, true, false),
+            (10, 5, 4, false, false),
+            (10, 0, 5, true, false),
+            (10, 6, 4, false, true),
+        ] {
+            let mut window = Window::of(size);
+            (0..good).for_each(|_| window.add_good());
+            (0..bad).for_each(|_| window.add_bad());
+            assert_eq!((window.is_lost(), window.is_full()), (lost, full), "{window:?}");
+        }
+    }
+
+    #[test]
+    fn stored_numbers_are_brought_into_range() {
+        let rubbish = Window { size: u32::MAX, good: u32::MAX, bad: u32::MAX };
+        let mut window = rubbish.clamped();
+        assert_eq!(window, Window { size: LARGEST, good: LARGEST, bad: LARGEST });
+        window.shrink(0);
+        assert_eq!(window.size, 1);
+        assert_eq!(Window::default().clamped(), Window::of(1));
+        assert_eq!(rubbish.resized(30), Window { size: 30, good: 30, bad: 30 });
+    }
+}

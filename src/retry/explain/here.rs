@@ -43,7 +43,8 @@ pub(super) fn explain(facts: &Facts<'_>, here: &Here<'_>) -> Explanation {
     }
     if !here.judged {
         let sentence = format!(
-            "Rule {rule} means it, but the leader has not judged it by these rules yet: it does so in the background."
+            "Rule {rule} would retry it, but the leader has not judged it by these rules yet: it does so in the \
+             background."
         );
         return stays(State::NotJudged, sentence, Some(rule));
     }
@@ -71,7 +72,7 @@ fn never_retried(never: Never, here: &Here<'_>) -> String {
     }
 }
 
-/// It is not in the due index although a rule means it.
+/// It is not in the due index although a rule would retry it.
 fn not_waiting(here: &Here<'_>, rule: &str) -> Explanation {
     let (state, why) = match here.refusal {
         Some(Refusal::Malformed) => (State::NeverRetried, "the store could not read its record as a job"),
@@ -80,13 +81,13 @@ fn not_waiting(here: &Here<'_>, rule: &str) -> Explanation {
         Some(Refusal::Superseded) => (State::Superseded, "a newer entry of the same job stands for it"),
         _ => {
             let sentence = format!(
-                "Rule {rule} means it, but it is not among the entries that wait: the leader works by other rules, or \
-                 is about to judge it again."
+                "Rule {rule} would retry it, but it is not among the entries that wait: the leader works by other \
+                 rules, or is about to judge it again."
             );
             return stays(State::NotJudged, sentence, Some(rule));
         }
     };
-    let sentence = format!("Rule {rule} means it, but {why}: it waits for a person.");
+    let sentence = format!("Rule {rule} would retry it, but {why}: it waits for a person.");
     stays(state, sentence, Some(rule))
 }
 
@@ -158,7 +159,8 @@ impl Waiting<'_> {
         }
         let retries = self.facts.job.retries;
         let sentence = format!(
-            "It died at {}, and rule {} retries a job {} after that at the earliest: retry {} of {} is due at {}{window}.",
+            "It died at {}, and rule {} retries a job {} after that at the earliest: retry {} of {} is due at \
+             {}{window}.",
             moment(now, self.here.letter.died_at),
             self.rule,
             written(self.terms.age_needed(retries)),
@@ -206,7 +208,7 @@ impl Waiting<'_> {
             | Refusal::GroupHeld
             | Refusal::WindowClosed => return None,
         };
-        Some((state, format!("Rule {} means it, but {why}; it {again}.", self.rule)))
+        Some((state, format!("Rule {} would retry it, but {why}; it {again}.", self.rule)))
     }
 
     /// Nothing stands in its way but the others.
@@ -274,8 +276,8 @@ impl Waiting<'_> {
         let pool = here.pool.held_until(now, self.terms).filter(|_| !self.is_proven()).map(|until| {
             let holds = failures(here.pool.canaries().failures());
             let whose = format!(
-                "The last retries of its task under rule {} failed ({holds} since the last recovery), so all its \
-                 groups of which none has recovered lately are",
+                "The last retries of its task under rule {} failed ({holds} since the last recovery), so each of the \
+                 task's groups that has not recovered lately is",
                 self.rule
             );
             (until, whose)

@@ -1,12 +1,14 @@
 //! Why an entry was or was not retried, and when it will be, in one sentence.
 //!
-//! Pure: the facts are gathered by whoever asks. What is said here follows the same rules as [`super::choose()`] and the
-//! store's checks, and names what stands in the way longest; it decides nothing.
+//! Pure: the facts are gathered by whoever asks. What is said here follows the same rules as [`super::choose()`] and
+//! the store's checks, and names what stands in the way longest; it decides nothing.
 
 mod facts;
 mod gone;
 mod here;
 mod moment;
+#[cfg(test)]
+mod tests;
 
 pub use facts::{Facts, Here, State};
 

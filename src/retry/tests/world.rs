@@ -2,7 +2,7 @@
 //! retries by what it learns. Workers move in steps of 50 ms, the loop in ticks of 200 ms.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -29,14 +29,8 @@ const EPOCH: i64 = 1_800_000_000_000;
 /// What a job meets when it runs: its group, the time since the world began in milliseconds, and dice from 0 to 1.
 pub(super) type Dependency = Box<dyn Fn(&str, i64, f64) -> bool>;
 
-/// A job in the DLQ.
-#[derive(Clone, Debug)]
-struct Dead {
-    job: usize,
-    group: String,
-    due: i64,
-    retries: u32,
-}
+/// A job in the DLQ: when it is due, a number that tells it from others, and how often it has been retried.
+type Dead = (i64, usize, u32);
 
 /// Where a job is that has been put back.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,11 +50,12 @@ struct Job {
     failed: u32,
 }
 
-/// What happened to one job after the other.
+/// One retry.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) at: i64,
     pub(super) group: String,
+    pub(super) canary: bool,
     pub(super) verdict: Option<Verdict>,
 }
 
@@ -74,7 +69,9 @@ pub(super) struct World {
     pub(super) attempts: u32,
     dice: fastrand::Rng,
     now: i64,
-    dlq: Vec<Dead>,
+    /// By group, in the order in which they become due.
+    dlq: BTreeMap<String, BTreeSet<Dead>>,
+    deaths: usize,
     /// When each group is looked at next, if not when its first entry is due.
     looks: BTreeMap<String, i64>,
     queue: VecDeque<usize>,
@@ -107,7 +104,8 @@ impl World {
             attempts: 3,
             dice: fastrand::Rng::with_seed(seed),
             now: EPOCH,
-            dlq: Vec::new(),
+            dlq: BTreeMap::new(),
+            deaths: 0,
             looks: BTreeMap::new(),
             queue: VecDeque::new(),
             jobs: Vec::new(),
@@ -144,8 +142,8 @@ impl World {
         let age = self.terms.age_needed(retries);
         let jittered = age.mul_f64(1.0 + 0.1 * self.dice.f64()).min(self.terms.max_backoff.max(age));
         let due = died_at + millis(jittered);
-        let job = self.dlq.len() + self.jobs.len();
-        self.dlq.push(Dead { job, group: group.to_owned(), due, retries });
+        self.deaths += 1;
+        self.dlq.entry(group.to_owned()).or_default().insert((due, self.deaths, retries));
         // As a new entry does it: its group is looked at when it is due, unless it already is before.
         if let Some(look) = self.looks.get_mut(group) {
             *look = (*look).min(due);
@@ -158,7 +156,7 @@ impl World {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.dlq.len()
+        self.dlq.values().map(BTreeSet::len).sum()
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -280,29 +278,30 @@ impl World {
         for change in outcome.changes {
             match (change.hold, change.group) {
                 (Hold::Begun { until }, group) => self.holds.push((self.time(), group, until.0 - EPOCH)),
-                (Hold::Lifted, Some(group)) => _ = self.looks.remove(&group),
-                (Hold::Lifted, None) => {}
+                (Hold::Lifted, group) => {
+                    let time = self.time();
+                    let held = self.holds.iter_mut().filter(|(_, of, until)| *of == group && *until > time);
+                    held.for_each(|(_, _, until)| *until = time);
+                    if let Some(group) = group {
+                        self.looks.remove(&group);
+                    }
+                }
             }
         }
     }
 
     /// What the loop does with the pool.
     fn tick(&mut self) {
-        let mut due: BTreeMap<&str, (u64, i64)> = BTreeMap::new();
-        for dead in self.dlq.iter().filter(|dead| dead.due <= self.now) {
-            let (count, first) = due.entry(&dead.group).or_insert((0, dead.due));
-            *count += 1;
-            *first = dead.due.min(*first);
-        }
         let mut line: Vec<(i64, GroupLook)> = Vec::new();
         let aloft = Aloft::of(self.aloft.iter().map(|n| &self.jobs[*n].flight));
-        for (group, (due, first)) in due {
-            let look = self.looks.get(group).copied().unwrap_or(first);
-            if look <= self.now {
-                let place = Place { pool: self.pool.clone(), group: group.to_owned() };
+        for (group, entries) in &self.dlq {
+            let Some((first, ..)) = entries.first() else { continue };
+            let look = self.looks.get(group).unwrap_or(first);
+            if *look <= self.now {
+                let place = Place { pool: self.pool.clone(), group: group.clone() };
                 let learnt = Learnt::read(self.groups.get(group).map(Learnt::to_json).as_deref());
-                let group = group.to_owned();
-                line.push((look, GroupLook { group, due, learnt, in_flight: aloft.of_group(&place) }));
+                let due = entries.iter().take_while(|(due, ..)| *due <= self.now).count() as u64;
+                line.push((*look, GroupLook { group: group.clone(), due, learnt, in_flight: aloft.of_group(&place) }));
             }
         }
         line.sort_by_key(|(look, _)| *look);
@@ -338,13 +337,9 @@ impl World {
 
     fn send(&mut self, group: &str, count: usize) {
         let now = self.now;
-        let mut due: Vec<&Dead> = self.dlq.iter().filter(|dead| dead.group == group && dead.due <= now).collect();
-        due.sort_by_key(|dead| dead.due);
-        let due: Vec<usize> = due.into_iter().take(count).map(|dead| dead.job).collect();
-        assert_eq!(due.len(), count, "no more is chosen than is due");
-        for job in due {
-            let at = self.dlq.iter().position(|dead| dead.job == job).unwrap();
-            let dead = self.dlq.swap_remove(at);
+        for _ in 0..count {
+            let (due, _, retries) = self.dlq.get_mut(group).and_then(BTreeSet::pop_first).expect("chosen, so there");
+            assert!(due <= now, "no more is chosen than is due");
             let learnt = self.groups.get(group).cloned().unwrap_or_default();
             let flight = Flight {
                 place: Place { pool: self.pool.clone(), group: group.to_owned() },
@@ -360,8 +355,9 @@ impl World {
             };
             let n = self.jobs.len();
             let number = self.sent.len();
-            self.sent.push(Sent { at: self.time(), group: group.to_owned(), verdict: None });
-            self.jobs.push(Job { flight, number, retries: dead.retries + 1, life: Life::Queued, failed: 0 });
+            let canary = flight.rounds.canary;
+            self.sent.push(Sent { at: self.time(), group: group.to_owned(), canary, verdict: None });
+            self.jobs.push(Job { flight, number, retries: retries + 1, life: Life::Queued, failed: 0 });
             self.alive.push(n);
             self.aloft.push(n);
             self.queue.push_back(n);
