@@ -3,6 +3,7 @@
 
 mod architecture;
 mod cli;
+mod closed_loop;
 mod crashes;
 mod delivery;
 mod demo;
@@ -13,6 +14,7 @@ mod outcomes;
 mod port;
 mod readme;
 mod replicas;
+mod retry_crashes;
 mod retry_ledger;
 mod rubbish;
 mod storm;
