@@ -237,9 +237,9 @@ impl Stage {
         let dependencies = self.crew.dependencies.clone();
         Breath(tokio::spawn(async move {
             loop {
-                dependencies.mend("smtp");
-                tokio::time::sleep(every).await;
                 dependencies.break_down("smtp");
+                tokio::time::sleep(every).await;
+                dependencies.mend("smtp");
                 tokio::time::sleep(every).await;
             }
         }))
