@@ -110,6 +110,7 @@ fn each_outside_library_has_one_owner() {
         ("prometheus", &["metrics"]),
         ("saphyr_parser", &["config"]),
         ("chrono_tz", &["rule"]),
+        ("cron", &["rule"]),
         ("clap", &["cli"]),
         ("comfy_table", &["cli"]),
         ("standardwebhooks", &["hook", "config", "demo"]),

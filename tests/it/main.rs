@@ -3,6 +3,7 @@
 
 mod architecture;
 mod cli;
+mod closed_loop;
 mod crashes;
 mod delivery;
 mod demo;
@@ -15,6 +16,7 @@ mod plan_ledger;
 mod port;
 mod readme;
 mod replicas;
+mod retry_crashes;
 mod retry_ledger;
 mod rubbish;
 mod rules;

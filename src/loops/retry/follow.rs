@@ -61,6 +61,8 @@ impl Retry {
         }
         for (pool, outcome) in &outcomes {
             for change in &outcome.changes {
+                // The gauge of held groups is to show it in this very round.
+                self.counted = None;
                 self.tell_change(pool, change);
             }
         }

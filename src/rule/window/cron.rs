@@ -1,8 +1,8 @@
-//! Cron expressions, read as `crontab` reads them: a set of values for each field.
+//! Cron expressions, read as `crontab` reads them. Only this file speaks of the library that reads them: that counts the
+//! days of the week from 1, wants both day fields to hold at once, and lets a field run into the next.
 
-use std::fmt::Write as _;
-
-use chrono::{Datelike as _, NaiveDate, NaiveDateTime, Timelike as _};
+use chrono::{DateTime, NaiveDateTime, TimeDelta};
+use cron::{Schedule, TimeUnitSpec};
 
 /// What is wrong with an expression, and what to do. Both may show parts of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,385 +13,259 @@ pub struct CronError {
     pub help: String,
 }
 
-fn wrong(why: impl Into<String>, help: impl Into<String>) -> CronError {
-    CronError { why: why.into(), help: help.into() }
-}
+/// The fields in their order, with the values they can have.
+const FIELDS: [(&str, &str); 6] = [
+    ("second", "0 to 59"),
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day of the month", "1 to 31"),
+    ("month", "1 to 12 or Jan to Dec"),
+    ("day of the week", "0 to 7 or Sun to Sat"),
+];
+const HOUR: usize = 2;
+const DAY: usize = 3;
+const WEEKDAY: usize = 5;
+/// What stands between values.
+const SIGNS: [char; 3] = [',', '-', '/'];
+const ANY: [&str; FIELDS.len()] = ["*"; FIELDS.len()];
 
-/// The times that an expression names. Each set has a bit for each value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Times {
-    seconds: u64,
-    minutes: u64,
-    hours: u64,
-    days: u64,
-    months: u64,
-    /// Sunday is 0.
-    weekdays: u64,
-    /// Both the day of the month and the day of the week are restricted: then either is enough.
-    either: bool,
-}
-
-/// One field.
-struct Form {
-    name: &'static str,
-    min: u32,
-    max: u32,
-    /// Names for its values, beginning with `min`.
-    names: &'static [&'static str],
-}
-
-const SECOND: Form = Form { name: "second", min: 0, max: 59, names: &[] };
-const MINUTE: Form = Form { name: "minute", min: 0, max: 59, names: &[] };
-const HOUR: Form = Form { name: "hour", min: 0, max: 23, names: &[] };
-const DAY: Form = Form { name: "day of the month", min: 1, max: 31, names: &[] };
-const MONTH: Form = Form {
-    name: "month",
-    min: 1,
-    max: 12,
-    names: &["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"],
-};
-const WEEKDAY: Form =
-    Form { name: "day of the week", min: 0, max: 6, names: &["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"] };
-/// Sunday as the end of a week.
-const LATE_SUNDAY: u32 = 7;
+/// The times of a clock that an expression names, from 1970 to 2100: those of one schedule, or of two if both the day of
+/// the month and the day of the week are restricted, since then either is enough.
+#[derive(Clone, Debug)]
+pub(super) struct Times(Vec<Schedule>);
 
 impl Times {
     /// Reads five fields (every second of the minutes named) or six (seconds first).
     pub(super) fn parse(written: &str) -> Result<Times, CronError> {
-        let fields: Vec<&str> = written.split_whitespace().collect();
-        let (second, [minute, hour, day, month, weekday]) = match fields[..] {
-            [minute, hour, day, month, weekday] => ("*", [minute, hour, day, month, weekday]),
-            [second, minute, hour, day, month, weekday] => (second, [minute, hour, day, month, weekday]),
-            _ => {
-                let fields = if fields.len() == 1 { "1 field".to_owned() } else { format!("{} fields", fields.len()) };
-                return Err(wrong(
-                    format!("has {fields} instead of 5 or 6"),
-                    "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri",
-                ));
-            }
+        let mut fields: Vec<&str> = written.split_whitespace().collect();
+        let count = fields.len();
+        if count + 1 == FIELDS.len() {
+            fields.insert(0, "*");
+        }
+        if fields.len() != FIELDS.len() {
+            return Err(CronError {
+                why: format!("has {count} field{} instead of 5 or 6", if count == 1 { "" } else { "s" }),
+                help: "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri".to_owned(),
+            });
+        }
+        let cannot = |place: usize| CronError {
+            why: format!("has {:?} for the {}, which cannot be read", fields[place], FIELDS[place].0),
+            help: format!("write {}, *, a list (a,b), a range (a-b, upwards) or a step (*/n, a-b/n)", FIELDS[place].1),
         };
+        let read = fields.iter().enumerate().map(|(place, field)| read(place, field).ok_or_else(|| cannot(place)));
+        let read: Vec<String> = read.collect::<Result<_, _>>()?;
         // As in crontab(5): a field that begins with a star does not restrict.
-        let restricted = |field: &str| !field.starts_with(['*', '?']);
-        let times = Times {
-            seconds: SECOND.read(second)?,
-            minutes: MINUTE.read(minute)?,
-            hours: HOUR.read(hour)?,
-            days: DAY.read(day)?,
-            months: MONTH.read(month)?,
-            weekdays: WEEKDAY.read(weekday)?,
-            either: restricted(day) && restricted(weekday),
+        let either = [DAY, WEEKDAY].iter().all(|&place| !fields[place].starts_with(['*', '?']));
+        let schedules = match either {
+            true => vec![schedule(&read, WEEKDAY, "*"), schedule(&read, DAY, "*")],
+            false => vec![schedule(&read, WEEKDAY, &read[WEEKDAY])],
         };
-        if !times.ever() {
-            return Err(wrong("names no day that any year has", "give a day that the month has"));
-        }
-        Ok(times)
+        let times = schedules.into_iter().collect::<Option<_>>().map(Times);
+        times.filter(|times| times.next(DateTime::UNIX_EPOCH.naive_utc()).is_some()).ok_or_else(|| CronError {
+            why: "names no day that any year has".to_owned(),
+            help: "give a day that the month has".to_owned(),
+        })
     }
 
-    /// Whether there is such a day in any year.
-    fn ever(&self) -> bool {
-        const LEAP_YEAR: i32 = 2000;
-        // A day of the week comes every week; two conditions at once are only met where the first day of the month
-        // meets one of them (`*/2`), and sooner or later that falls on every day of the week.
-        self.either
-            || (1..=12).filter(|month| self.months & (1 << month) != 0).any(|month| {
-                (1..=31)
-                    .any(|day| self.days & (1 << day) != 0 && NaiveDate::from_ymd_opt(LEAP_YEAR, month, day).is_some())
-            })
+    /// Whether the time that the clock shows is named.
+    pub(super) fn include(&self, clock: NaiveDateTime) -> bool {
+        self.0.iter().any(|schedule| schedule.includes(clock.and_utc()))
     }
 
-    fn day(&self, date: NaiveDate) -> bool {
-        let (day, weekday) =
-            (self.days & (1 << date.day()) != 0, self.weekdays & (1 << date.weekday().num_days_from_sunday()) != 0);
-        self.months & (1 << date.month()) != 0 && if self.either { day || weekday } else { day && weekday }
-    }
-
-    /// How many seconds of the clock must pass at least before a time that is named: 0 at one.
-    pub(super) fn wait(&self, clock: NaiveDateTime) -> u32 {
-        let (hour, minute, second) = (clock.hour(), clock.minute(), clock.second());
-        if !self.day(clock.date()) {
-            24 * 3600 - clock.num_seconds_from_midnight()
-        } else if self.hours & (1 << hour) == 0 {
-            3600 - (minute * 60 + second)
-        } else if self.minutes & (1 << minute) == 0 {
-            60 - second
-        } else {
-            u32::from(self.seconds & (1 << second) == 0)
-        }
+    /// The first time named that is not before this one; none after 2100.
+    pub(super) fn next(&self, clock: NaiveDateTime) -> Option<NaiveDateTime> {
+        let before = clock.checked_sub_signed(TimeDelta::seconds(1))?.and_utc();
+        self.0.iter().filter_map(|schedule| schedule.after(&before).next()).min().map(|next| next.naive_utc())
     }
 
     /// A text that is the same for expressions that say the same, and for them alone.
     pub(super) fn says(&self) -> String {
-        let sets = [self.seconds, self.minutes, self.hours, self.days, self.months, self.weekdays];
-        let mut text = String::new();
-        for set in sets {
-            // Writing to a text does not fail.
-            let _ = write!(text, "{set:x} ");
+        fn set(field: &impl TimeUnitSpec) -> Vec<u32> {
+            field.iter().collect()
         }
-        text + if self.either { "either" } else { "both" }
+        let sets = self.0.iter().map(|times| {
+            let days = [set(times.days_of_month()), set(times.months()), set(times.days_of_week())];
+            (set(times.seconds()), set(times.minutes()), set(times.hours()), days)
+        });
+        format!("{:?}", sets.collect::<Vec<_>>())
     }
 }
 
-impl Form {
-    /// Reads a field: items between commas.
-    fn read(&self, field: &str) -> Result<u64, CronError> {
-        if field == "?" && (self.name == DAY.name || self.is_weekday()) {
-            return Ok(self.set(self.min, self.max, 1));
-        }
-        field.split(',').try_fold(0, |set, item| Ok(set | self.item(item)?))
+/// The field as the library wants it; none if it cannot be read.
+fn read(place: usize, field: &str) -> Option<String> {
+    // The library reads on behind a comma, whatever follows. A step behind one value means different things to
+    // different crontabs.
+    let is_open = field.starts_with(SIGNS) || field.ends_with(SIGNS);
+    let is_vague = |item: &str| item.contains('/') && !item.contains(['*', '?', '-']);
+    if is_open || field.split(',').any(is_vague) {
+        return None;
     }
+    match place {
+        WEEKDAY => weekdays(field),
+        _ => schedule(&ANY, place, field).map(|_| field.to_owned()),
+    }
+}
 
-    /// Reads `*`, a value, or a range, the first and the last perhaps with a step.
-    fn item(&self, item: &str) -> Result<u64, CronError> {
-        let (range, step) = match item.split_once('/') {
-            None => (item, None),
-            Some((range, step)) => (range, Some(self.step(item, step)?)),
-        };
-        if range == "*" {
-            return Ok(self.set(self.min, self.max, step.unwrap_or(1)));
-        }
-        let Some((first, last)) = range.split_once('-') else {
-            let value = self.value(item, range)?;
-            return match step {
-                None => Ok(self.set(value, value, 1)),
-                Some(step) => Err(wrong(
-                    format!("has {item:?} for the {}, which has a step, but is no range", self.name),
-                    format!("write {}/{step}", self.range(value, self.max)),
-                )),
-            };
-        };
-        let first = self.value(item, first)?;
-        let last = self.last(item, first, last)?;
-        if first > last {
-            let help = match first {
-                LATE_SUNDAY if self.is_weekday() => format!("write {}", self.range(0, last)),
-                _ => format!("write {},{}", self.range(first, self.max), self.range(self.min, last)),
-            };
-            return Err(wrong(format!("has {item:?} for the {}, which runs backwards", self.name), help));
-        }
-        Ok(self.set(first, last, step.unwrap_or(1)))
+/// The days of the week by the numbers of the library. Those of crontab are read as hours: there are more than enough.
+fn weekdays(field: &str) -> Option<String> {
+    let mut hours = field.to_ascii_lowercase().replace("-sun", "- 7 ").replace(['*', '?'], " 0-6 ");
+    for (number, day) in ["sun", "mon", "tue", "wed", "thu", "fri", "sat"].iter().enumerate() {
+        // Between spaces, so that nothing else becomes part of the number.
+        hours = hours.replace(day, &format!(" {number} "));
     }
+    let days = schedule(&ANY, HOUR, &hours)?;
+    let days = days.hours().iter().map(|day| (day <= 7).then(|| (day % 7 + 1).to_string()));
+    Some(days.collect::<Option<Vec<_>>>()?.join(","))
+}
 
-    fn step(&self, item: &str, step: &str) -> Result<u32, CronError> {
-        let count = self.max - self.min + 1;
-        step.parse().ok().filter(|step| (1..=count).contains(step)).ok_or_else(|| {
-            wrong(
-                format!("has {item:?} for the {}, whose step cannot be used", self.name),
-                format!("behind / write a whole number from 1 to {count}"),
-            )
-        })
-    }
-
-    /// The end of a range: Sunday ends a week that it does not begin.
-    fn last(&self, item: &str, first: u32, text: &str) -> Result<u32, CronError> {
-        let is_sunday = self.is_weekday() && text.eq_ignore_ascii_case(WEEKDAY.names[0]);
-        if is_sunday && first > 0 { Ok(LATE_SUNDAY) } else { self.value(item, text) }
-    }
-
-    fn value(&self, item: &str, text: &str) -> Result<u32, CronError> {
-        let named = self.names.iter().zip(self.min..).find(|(name, _)| name.eq_ignore_ascii_case(text));
-        let last = if self.is_weekday() { LATE_SUNDAY } else { self.max };
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = || text.parse().ok().filter(|number| digits && (self.min..=last).contains(number));
-        named.map(|(_, value)| value).or_else(number).ok_or_else(|| {
-            let names = match self.names {
-                [first, .., last] => format!(" or {first} to {last}"),
-                _ => String::new(),
-            };
-            wrong(
-                format!("has {item:?} for the {}, which cannot be read", self.name),
-                format!("write {} to {last}{names}, a list (a,b), a range (a-b), * or a step (*/n)", self.min),
-            )
-        })
-    }
-
-    fn is_weekday(&self) -> bool {
-        self.name == WEEKDAY.name
-    }
-
-    fn range(&self, first: u32, last: u32) -> String {
-        let [from, to] = [first, last].map(|value| self.shown(value));
-        if first == last { from } else { format!("{from}-{to}") }
-    }
-
-    fn shown(&self, value: u32) -> String {
-        match usize::try_from(value - self.min).ok().and_then(|index| self.names.get(index)) {
-            Some(name) => (*name).to_owned(),
-            None => value.to_string(),
-        }
-    }
-
-    fn set(&self, first: u32, last: u32, step: u32) -> u64 {
-        let mut set = 0;
-        let mut value = first;
-        while value <= last {
-            let late_sunday = self.is_weekday() && value == LATE_SUNDAY;
-            set |= 1 << if late_sunday { 0 } else { value };
-            value += step;
-        }
-        set
-    }
+/// The schedule of these fields, but for one that is to be another.
+fn schedule(fields: &[impl AsRef<str>], place: usize, field: &str) -> Option<Schedule> {
+    let mut fields: Vec<&str> = fields.iter().map(AsRef::as_ref).collect();
+    fields[place] = field;
+    // With any year, or the library would take a field in two parts for two fields.
+    format!("{} *", fields.join(" ")).parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::NaiveDate;
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn members(set: u64) -> Vec<u32> {
-        (0..64).filter(|value| set & (1 << value) != 0).collect()
+    const SECOND: usize = 0;
+    const MINUTE: usize = 1;
+    const MONTH: usize = 4;
+
+    /// What the field names, Sunday as 0.
+    fn named(place: usize, field: &str) -> Result<Vec<u32>, CronError> {
+        let mut fields = ANY;
+        fields[place] = field;
+        let times = Times::parse(&fields.join(" "))?;
+        let [schedule] = &times.0[..] else { panic!("one restricts: {field}") };
+        Ok(match place {
+            SECOND => schedule.seconds().iter().collect(),
+            MINUTE => schedule.minutes().iter().collect(),
+            HOUR => schedule.hours().iter().collect(),
+            DAY => schedule.days_of_month().iter().collect(),
+            MONTH => schedule.months().iter().collect(),
+            _ => schedule.days_of_week().iter().map(|day| day - 1).collect(),
+        })
     }
 
     #[test]
     fn fields_are_read_as_crontab_reads_them() {
         let to = |first: u32, last: u32| (first..=last).collect::<Vec<_>>();
-        for (form, field, values) in [
-            (&MINUTE, "*", to(0, 59)),
-            (&MINUTE, "0", vec![0]),
-            (&MINUTE, "059", vec![59]),
-            (&MINUTE, "5,1,5", vec![1, 5]),
-            (&MINUTE, "*/20", vec![0, 20, 40]),
-            (&MINUTE, "*/60", vec![0]),
-            (&MINUTE, "10-30/10,31", vec![10, 20, 30, 31]),
-            (&HOUR, "8-19", to(8, 19)),
-            (&HOUR, "22-23,0-5", vec![0, 1, 2, 3, 4, 5, 22, 23]),
-            (&DAY, "*", to(1, 31)),
-            (&DAY, "?", to(1, 31)),
-            (&DAY, "*/10", vec![1, 11, 21, 31]),
-            (&MONTH, "*", to(1, 12)),
-            (&MONTH, "jan,MAR-May", vec![1, 3, 4, 5]),
-            (&MONTH, "Nov-12", vec![11, 12]),
-            (&WEEKDAY, "*", to(0, 6)),
-            (&WEEKDAY, "?", to(0, 6)),
-            (&WEEKDAY, "0", vec![0]),
-            (&WEEKDAY, "7", vec![0]),
-            (&WEEKDAY, "Sun", vec![0]),
-            (&WEEKDAY, "1-5", to(1, 5)),
-            (&WEEKDAY, "Mon-Fri", to(1, 5)),
-            (&WEEKDAY, "5-7", vec![0, 5, 6]),
-            (&WEEKDAY, "sat-sun", vec![0, 6]),
-            (&WEEKDAY, "Mon-Sun", to(0, 6)),
-            (&WEEKDAY, "Sun-Sun", vec![0]),
-            (&WEEKDAY, "0-7", to(0, 6)),
-            (&WEEKDAY, "*/2", vec![0, 2, 4, 6]),
-            (&WEEKDAY, "1-7/2", vec![0, 1, 3, 5]),
+        for (place, field, values) in [
+            (SECOND, "*/30", vec![0, 30]),
+            (MINUTE, "*", to(0, 59)),
+            (MINUTE, "0", vec![0]),
+            (MINUTE, "059", vec![59]),
+            (MINUTE, "5,1,5", vec![1, 5]),
+            (MINUTE, "*/20", vec![0, 20, 40]),
+            (MINUTE, "*/59", vec![0, 59]),
+            (MINUTE, "10-30/10,31", vec![10, 20, 30, 31]),
+            (HOUR, "8-19", to(8, 19)),
+            (HOUR, "22-23,0-5", vec![0, 1, 2, 3, 4, 5, 22, 23]),
+            (DAY, "*", to(1, 31)),
+            (DAY, "?", to(1, 31)),
+            (DAY, "*/10", vec![1, 11, 21, 31]),
+            (MONTH, "*", to(1, 12)),
+            (MONTH, "jan,MAR-May", vec![1, 3, 4, 5]),
+            (MONTH, "nov-DEC", vec![11, 12]),
+            (WEEKDAY, "*", to(0, 6)),
+            (WEEKDAY, "?", to(0, 6)),
+            (WEEKDAY, "0", vec![0]),
+            (WEEKDAY, "7", vec![0]),
+            (WEEKDAY, "Sun", vec![0]),
+            (WEEKDAY, "6", vec![6]),
+            (WEEKDAY, "1-5", to(1, 5)),
+            (WEEKDAY, "Mon-Fri", to(1, 5)),
+            (WEEKDAY, "1-Fri", to(1, 5)),
+            (WEEKDAY, "5-7", vec![0, 5, 6]),
+            (WEEKDAY, "sat-sun", vec![0, 6]),
+            (WEEKDAY, "Mon-Sun", to(0, 6)),
+            (WEEKDAY, "SUN,tUe-wED", vec![0, 2, 3]),
+            (WEEKDAY, "0-7", to(0, 6)),
+            (WEEKDAY, "*/2", vec![0, 2, 4, 6]),
+            (WEEKDAY, "1-7/2", vec![0, 1, 3, 5]),
+            (WEEKDAY, "Sun-Sat/3", vec![0, 3, 6]),
         ] {
-            assert_eq!(form.read(field).map(members), Ok(values), "{} {field}", form.name);
+            assert_eq!(named(place, field), Ok(values), "{} {field}", FIELDS[place].0);
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_named_with_what_to_write() {
-        let numbers = "a list (a,b), a range (a-b), * or a step (*/n)";
-        for (written, why, help) in [
-            (
-                "",
-                "has 0 fields instead of 5 or 6",
-                "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri".to_owned(),
-            ),
-            (
-                "@daily",
-                "has 1 field instead of 5 or 6",
-                "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri".to_owned(),
-            ),
-            (
-                "* * * * * * 2026",
-                "has 7 fields instead of 5 or 6",
-                "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri".to_owned(),
-            ),
-            ("60 * * * *", r#"has "60" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("-1 * * * *", r#"has "-1" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("+1 * * * *", r#"has "+1" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("1, * * * *", r#"has "" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("? * * * *", r#"has "?" for the minute, which cannot be read"#, format!("write 0 to 59, {numbers}")),
-            (
-                "99999999999 * * * *",
-                r#"has "99999999999" for the minute, which cannot be read"#,
-                format!("write 0 to 59, {numbers}"),
-            ),
-            ("60 * * * * *", r#"has "60" for the second, which cannot be read"#, format!("write 0 to 59, {numbers}")),
-            ("* 24 * * *", r#"has "24" for the hour, which cannot be read"#, format!("write 0 to 23, {numbers}")),
-            ("* 22-6 * * *", r#"has "22-6" for the hour, which runs backwards"#, "write 22-23,0-6".to_owned()),
-            ("* 22-0 * * *", r#"has "22-0" for the hour, which runs backwards"#, "write 22-23,0".to_owned()),
-            (
-                "* * 0 * *",
-                r#"has "0" for the day of the month, which cannot be read"#,
-                format!("write 1 to 31, {numbers}"),
-            ),
-            (
-                "* * L * *",
-                r#"has "L" for the day of the month, which cannot be read"#,
-                format!("write 1 to 31, {numbers}"),
-            ),
-            (
-                "* * 15W * *",
-                r#"has "15W" for the day of the month, which cannot be read"#,
-                format!("write 1 to 31, {numbers}"),
-            ),
-            (
-                "* * * 13 *",
-                r#"has "13" for the month, which cannot be read"#,
-                format!("write 1 to 12 or Jan to Dec, {numbers}"),
-            ),
-            (
-                "* * * January *",
-                r#"has "January" for the month, which cannot be read"#,
-                format!("write 1 to 12 or Jan to Dec, {numbers}"),
-            ),
-            (
-                "* * * * 8",
-                r#"has "8" for the day of the week, which cannot be read"#,
-                format!("write 0 to 7 or Sun to Sat, {numbers}"),
-            ),
-            (
-                "* * * * Mon#2",
-                r#"has "Mon#2" for the day of the week, which cannot be read"#,
-                format!("write 0 to 7 or Sun to Sat, {numbers}"),
-            ),
-            (
-                "* * * * Mo-Fr",
-                r#"has "Mo-Fr" for the day of the week, which cannot be read"#,
-                format!("write 0 to 7 or Sun to Sat, {numbers}"),
-            ),
-            (
-                "* * * * Fri-Mon",
-                r#"has "Fri-Mon" for the day of the week, which runs backwards"#,
-                "write Fri-Sat,Sun-Mon".to_owned(),
-            ),
-            (
-                "* * * * 5-0",
-                r#"has "5-0" for the day of the week, which runs backwards"#,
-                "write Fri-Sat,Sun".to_owned(),
-            ),
-            ("* * * * 7-2", r#"has "7-2" for the day of the week, which runs backwards"#, "write Sun-Tue".to_owned()),
-            (
-                "5/15 * * * *",
-                r#"has "5/15" for the minute, which has a step, but is no range"#,
-                "write 5-59/15".to_owned(),
-            ),
-            (
-                "*/0 * * * *",
-                r#"has "*/0" for the minute, whose step cannot be used"#,
-                "behind / write a whole number from 1 to 60".to_owned(),
-            ),
-            (
-                "*/90 * * * *",
-                r#"has "*/90" for the minute, whose step cannot be used"#,
-                "behind / write a whole number from 1 to 60".to_owned(),
-            ),
-            ("* * 30 2 *", "names no day that any year has", "give a day that the month has".to_owned()),
-            ("* * 31 4,6,9,11 *", "names no day that any year has", "give a day that the month has".to_owned()),
-            ("* * 30,31 Feb */2", "names no day that any year has", "give a day that the month has".to_owned()),
+        for (place, field) in [
+            (SECOND, "60"),
+            (MINUTE, "60"),
+            (MINUTE, "-1"),
+            (MINUTE, "+1"),
+            (MINUTE, "1,"),
+            (MINUTE, "1,,2"),
+            (MINUTE, "?"),
+            (MINUTE, "99999999999"),
+            (MINUTE, "*/0"),
+            (MINUTE, "*/90"),
+            (MINUTE, "5/15"),
+            (MINUTE, "1-2-3"),
+            (HOUR, "24"),
+            (HOUR, "22-6"),
+            (DAY, "0"),
+            (DAY, "31,32"),
+            (DAY, "L"),
+            (DAY, "15W"),
+            (MONTH, "13"),
+            (MONTH, "Janvier"),
+            (WEEKDAY, "8"),
+            (WEEKDAY, "0-8"),
+            (WEEKDAY, "Mon#2"),
+            (WEEKDAY, "5L"),
+            (WEEKDAY, "Mo-Fr"),
+            (WEEKDAY, "Tuesday,3"),
+            (WEEKDAY, "Sunmon"),
+            (WEEKDAY, "0mon"),
+            (WEEKDAY, "Fri-Mon"),
+            (WEEKDAY, "5-0"),
+            (WEEKDAY, "Mon/2"),
+            // What the library would take for the end of one field and the beginning of the next.
+            (MINUTE, "*5"),
+            (MINUTE, "**"),
+            (MINUTE, "5*,"),
+            (HOUR, "8Mon"),
+            (MONTH, "1*"),
+            (WEEKDAY, "0*"),
+            (WEEKDAY, "1,*/2*"),
         ] {
-            let help = CronError { why: why.to_owned(), help };
-            assert_eq!(Times::parse(written), Err(help), "{written}");
+            let error = named(place, field).unwrap_err();
+            let (name, values) = FIELDS[place];
+            assert_eq!(error.why, format!("has {field:?} for the {name}, which cannot be read"));
+            assert!(error.help.starts_with(&format!("write {values}, ")), "{field}: {}", error.help);
         }
+        let shape = "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri";
+        let date = "give a day that the month has";
+        for (written, why, help) in [
+            ("", "has 0 fields instead of 5 or 6", shape),
+            ("@daily", "has 1 field instead of 5 or 6", shape),
+            ("* * * * * * 2026", "has 7 fields instead of 5 or 6", shape),
+            ("* * 30 2 *", "names no day that any year has", date),
+            ("* * 31 4,6,9,11 *", "names no day that any year has", date),
+            ("* * 30,31 Feb */2", "names no day that any year has", date),
+        ] {
+            let error = CronError { why: why.to_owned(), help: help.to_owned() };
+            assert_eq!(Times::parse(written).map(|times| times.says()), Err(error), "{written}");
+        }
+        // Six fields for the reader, five for the library.
+        assert!(Times::parse("* 8, 9 * * *").unwrap_err().why.starts_with("has \"8,\" for the minute"));
     }
 
     #[test]
     fn a_day_of_the_month_and_one_of_the_week_are_either_enough() {
-        let date = |day| NaiveDate::from_ymd_opt(2026, 3, day).unwrap();
         let days = |written: &str| {
             let times = Times::parse(written).unwrap();
-            (1..=31).filter(|&day| times.day(date(day))).collect::<Vec<_>>()
+            let noon = |day| NaiveDate::from_ymd_opt(2026, 3, day).unwrap().and_hms_opt(12, 0, 0).unwrap();
+            (1..=31).filter(|&day| times.include(noon(day))).collect::<Vec<_>>()
         };
         // The first of March 2026 is a Sunday.
         assert_eq!(days("* * 13 * *"), [13]);
@@ -415,6 +289,16 @@ mod tests {
         }
         for other in ["0 * 8-10 * * Mon-Fri", "* 8-11 * * Mon-Fri", "* 8-10 1-31 * Mon-Fri", "* 8-10 * * *"] {
             assert_ne!(says(other), base, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_it_is_read_or_refused(written in "([0-9*?,/LW#@-]|mon|Sun|Jan| |\t|ß){0,24}") {
+            if let Ok(times) = Times::parse(&written) {
+                prop_assert!([5, 6].contains(&written.split_whitespace().count()));
+                prop_assert!(times.next(DateTime::UNIX_EPOCH.naive_utc()).is_some_and(|next| times.include(next)));
+            }
         }
     }
 }

@@ -8,15 +8,10 @@ mod cron;
 mod tests;
 mod zone;
 
-pub use cron::CronError;
-pub use zone::Zone;
-
+pub use self::cron::CronError;
 use self::cron::Times;
+pub use self::zone::Zone;
 use crate::letter::Millis;
-
-/// How far ahead an opening is looked for. What is rarest of all, the 29th of February on a certain day of the week, can
-/// be 40 years away.
-const LOOK_AHEAD_SECONDS: i64 = 41 * 366 * 24 * 3600;
 
 /// A window in time: open in every minute (five fields) or second (six fields) that the expression names.
 #[derive(Clone, Debug)]
@@ -32,37 +27,23 @@ impl Window {
         Ok(Window { written: written.to_owned(), times: Times::parse(written)?, zone })
     }
 
-    /// Whether the rule may act at this moment.
+    /// Whether the rule may act at this moment; from 1970 to 2100.
     pub fn is_open(&self, at: Millis) -> bool {
-        self.zone.local(at.0.div_euclid(1000)).is_some_and(|clock| self.times.wait(clock) == 0)
+        self.zone.local(at.0.div_euclid(1000)).is_some_and(|clock| self.times.include(clock))
     }
 
-    /// The beginning of the next second after this moment in which it is open; none only at the end of all calendars.
+    /// The beginning of the next second after this moment in which it is open, from 1970 on; none after 2100.
     pub fn opens_after(&self, at: Millis) -> Option<Millis> {
-        let mut second = at.0.div_euclid(1000) + 1;
-        let end = second.saturating_add(LOOK_AHEAD_SECONDS);
-        while second <= end {
-            match self.times.wait(self.zone.local(second)?) {
-                0 => return second.checked_mul(1000).map(Millis),
-                wait => second = self.run(second, i64::from(wait))?,
+        let mut from = (at.0.div_euclid(1000) + 1).max(0);
+        loop {
+            // The next time named, if only the clocks ran on until then. If they are set before, look again from there.
+            let clock = self.times.next(self.zone.local(from)?)?;
+            let opens = clock.and_utc().timestamp() - self.zone.offset(from)?;
+            match self.zone.set_between(from, opens) {
+                Some(set) => from = set,
+                None => return Some(Millis(opens * 1000)),
             }
         }
-        None
-    }
-
-    /// Lets the clock run on for so many seconds, a day at most, or up to where it is set to another time: behind that
-    /// it must be read anew.
-    fn run(&self, from: i64, seconds: i64) -> Option<i64> {
-        let (before, mut until) = (self.zone.offset(from)?, from.checked_add(seconds)?);
-        if self.zone.offset(until)? == before {
-            return Some(until);
-        }
-        let mut still = from;
-        while until - still > 1 {
-            let middle = still.midpoint(until);
-            *(if self.zone.offset(middle)? == before { &mut still } else { &mut until }) = middle;
-        }
-        Some(until)
     }
 
     /// A text that is the same for windows that are open at the same times for the same reason, and for them alone.

@@ -40,8 +40,11 @@ fn a_window_is_open_by_the_clocks_of_its_zone() {
         // Six fields: seconds first.
         ("10-19 * * * * *", "UTC", "2026-11-29T12:00:19.999Z", true),
         ("10-19 * * * * *", "UTC", "2026-11-29T12:00:20Z", false),
-        // Before 1970, too.
-        ("* * * * Wed", "UTC", "1969-12-31T23:59:59.999Z", true),
+        // The first and the last that are known.
+        ("* * * * *", "UTC", "1969-12-31T23:59:59.999Z", false),
+        ("* * * * *", "UTC", "1970-01-01T00:00:00Z", true),
+        ("* * * * *", "UTC", "2100-12-31T23:59:59.999Z", true),
+        ("* * * * *", "UTC", "2101-01-01T00:00:00Z", false),
     ] {
         assert_eq!(window(written, zone).is_open(at(moment)), open, "{written} {zone} {moment}");
     }
@@ -53,8 +56,10 @@ fn openings_are_found_through_every_change_of_the_clocks() {
         ("the same minute", "* * * * *", "UTC", "2026-01-01T00:00:00.500Z", "2026-01-01T00:00:01.000Z"),
         ("the end of a year", "* 8 1 1 *", "UTC", "2026-01-01T09:00:00Z", "2027-01-01T08:00:00.000Z"),
         ("the next leap day", "* * 29 2 *", "UTC", "2026-03-01T00:00:00Z", "2028-02-29T00:00:00.000Z"),
-        ("no leap day in 2100", "* * 29 2 *", "UTC", "2096-03-01T00:00:00Z", "2104-02-29T00:00:00.000Z"),
+        ("no leap day in 2100", "* * 29 2 *", "UTC", "2096-03-01T00:00:00Z", "never"),
         ("a rare leap day", "* * 29 2 */6", "UTC", "2076-03-01T00:00:00Z", "2088-02-29T00:00:00.000Z"),
+        ("the first of all", "* * * * *", "UTC", "1492-10-12T00:00:00Z", "1970-01-01T00:00:00.000Z"),
+        ("none after 2100", "* * * * *", "UTC", "2100-12-31T23:59:59Z", "never"),
         ("over a weekend", "* 8-19 * * Mon-Fri", "Europe/Berlin", "2026-11-27T19:00:00Z", "2026-11-30T07:00:00.000Z"),
         // Berlin, 29 March 2026: 02:00 becomes 03:00 at 01:00 UTC.
         ("before the gap", "* 3 * * *", "Europe/Berlin", "2026-03-29T00:30:00Z", "2026-03-29T01:00:00.000Z"),
@@ -102,8 +107,11 @@ fn looking_for_an_opening_always_ends() {
         assert!(rarest.opens_after(Millis(moment)).is_none_or(|opens| opens.0 > moment));
         assert!(!rarest.is_open(Millis(moment)), "{moment}");
     }
-    let end_of_calendar = at("9999-12-31T23:59:59Z");
-    assert!(rarest.opens_after(end_of_calendar).is_some());
+    // A day with two conditions that rarely meet, far from where the search begins.
+    assert_eq!(
+        shown(window("* * 29 2 */6", "Europe/Berlin").opens_after(at("2048-03-01T00:00:00Z"))),
+        "2060-02-28T23:00:00.000Z"
+    );
 }
 
 #[test]

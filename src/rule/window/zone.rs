@@ -3,6 +3,8 @@
 use chrono::{DateTime, NaiveDateTime, Offset as _, TimeZone as _};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
+const DAY_SECONDS: u32 = 24 * 3600;
+
 /// A time zone of the zone database, such as `Europe/Berlin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone(Tz);
@@ -35,6 +37,20 @@ impl Zone {
     /// What its clocks show at this second since 1970; none beyond the calendar.
     pub(super) fn local(self, second: i64) -> Option<NaiveDateTime> {
         Some(DateTime::from_timestamp(second.checked_add(self.offset(second)?)?, 0)?.naive_utc())
+    }
+
+    /// The first second after one and up to another at which its clocks are set; none if they just run on. No zone sets
+    /// its clocks back to what they were within a day.
+    pub(super) fn set_between(self, from: i64, to: i64) -> Option<i64> {
+        let before = self.offset(from);
+        let is_set = |second: &i64| self.offset(*second) != before;
+        let mut set = (from..to).step_by(DAY_SECONDS as usize).skip(1).chain([to]).find(is_set)?;
+        let mut runs_on = from.max(set - i64::from(DAY_SECONDS));
+        while set - runs_on > 1 {
+            let middle = runs_on.midpoint(set);
+            *(if is_set(&middle) { &mut set } else { &mut runs_on }) = middle;
+        }
+        Some(set)
     }
 }
 

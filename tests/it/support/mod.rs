@@ -9,6 +9,7 @@ pub(crate) mod ledger;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
+pub(crate) mod stage;
 pub(crate) mod workers;
 pub(crate) mod yard;
 
