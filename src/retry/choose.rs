@@ -335,11 +335,9 @@ mod tests {
     #[test]
     fn outside_its_window_nothing_of_a_rule_goes() {
         // It is 08:00 in UTC on a Friday.
-        for (written, expected) in [
-            ("* * * * *", None),
-            ("* 8 * * Fri", None),
-            ("0-29 9 * * *", Some(NOW.0 + 3_600_000)),
-        ] {
+        for (written, expected) in
+            [("* * * * *", None), ("* 8 * * Fri", None), ("0-29 9 * * *", Some(NOW.0 + 3_600_000))]
+        {
             let window = Window::parse(written, Zone::UTC).unwrap();
             let terms = Terms { window: Some(window), ..terms(1, 100) };
             let pool = pool(&terms, 0, false);

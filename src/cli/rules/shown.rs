@@ -86,10 +86,8 @@ fn write_text(trial: &Trial<'_>, io: &mut Io<'_>) -> Result<(), Failure> {
         let about = if tally.groups.are_estimated() { "~" } else { "" };
         writeln!(io.out, "\n{}", line(&name(verdict)))?;
         for Group { group, count: entries, task, error } in groups {
-            let sample = match error.to_string() {
-                error if error.is_empty() => task.clone(),
-                error => format!("{task}: {error}"),
-            };
+            let sample = [task.clone(), error.to_string()].into_iter().filter(|text| !text.is_empty());
+            let sample = sample.collect::<Vec<_>>().join(": ");
             let (entries, sample) = (format!("{about}{}", count(*entries)), cut_line(&sample, LONGEST_SAMPLE));
             writeln!(io.out, "  {entries:>8}  group {}  {sample}", line(group))?;
         }
