@@ -171,20 +171,27 @@ impl<'a> Walk<'a> {
         Ok(Some(page.letters))
     }
 
-    /// What the next page has for the filter, newest first, perhaps nothing; `None` at the end.
-    pub(super) async fn next(&mut self) -> ledger::Result<Option<Vec<Found>>> {
-        let Some(letters) = self.letters().await? else { return Ok(None) };
-        let found = letters.iter().filter_map(|letter| self.look_at(letter)).collect();
-        Ok(Some(found))
+    /// The letters of the next page that pass the filter, newest first, perhaps none; `None` at the end.
+    pub(super) async fn passing(&mut self) -> ledger::Result<Option<Vec<DeadLetter>>> {
+        let Some(mut letters) = self.letters().await? else { return Ok(None) };
+        letters.retain(|letter| self.passes(letter));
+        Ok(Some(letters))
     }
 
-    fn look_at(&self, letter: &DeadLetter) -> Option<Found> {
+    /// The same, as they are listed.
+    pub(super) async fn next(&mut self) -> ledger::Result<Option<Vec<Found>>> {
+        let Some(letters) = self.passing().await? else { return Ok(None) };
+        let found = |letter: &DeadLetter| Found {
+            died_at: letter.died_at,
+            job: JobDead::of(self.ledger.name(), letter, Include::default()),
+        };
+        Ok(Some(letters.iter().map(found).collect()))
+    }
+
+    fn passes(&self, letter: &DeadLetter) -> bool {
         let died_at = letter.died_at;
-        if self.from.is_some_and(|from| died_at < from) || self.until.is_some_and(|until| died_at > until) {
-            return None;
-        }
-        let job = JobDead::of(self.ledger.name(), letter, Include::default());
-        self.filter.matcher.matches(&Subject::from(&job)).then_some(Found { died_at, job })
+        let in_time = self.from.is_none_or(|from| died_at >= from) && self.until.is_none_or(|until| died_at <= until);
+        in_time && self.filter.matcher.matches(&Subject::of(self.ledger.name(), letter))
     }
 }
 

@@ -11,9 +11,10 @@ use globset::{Glob, GlobMatcher};
 use super::{exit::Failure, text::line};
 use crate::{
     config::{
-        Config, DEFAULT_NAMESPACE, Env, Problems, SourceConfig, SourceKind, read, read_sources, read_without_rules,
+        Config, DEFAULT_NAMESPACE, Env, Problems, RulesSource, SourceConfig, SourceKind, read, read_for_rules,
+        read_sources, read_without_rules,
     },
-    ledger::{Ledger, Overview, RawLetter},
+    ledger::{Ledger, Overview, RawLetter, RetryLedger},
     letter::Millis,
     smallage,
 };
@@ -48,6 +49,17 @@ pub(super) struct ConfigArgs {
     /// Configuration file [default: $SEXTON_CONFIG, else sexton.yaml in the working directory]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+/// Where the sources and the rules are found.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct RuledArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// Instead of the configuration's rules: a rules file, or a folder of them; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Sources")]
+    rules: Vec<PathBuf>,
 }
 
 /// Reads a configuration file, in whole or in part.
@@ -95,6 +107,20 @@ impl SourceArgs {
     }
 }
 
+impl RuledArgs {
+    /// The sources, and where the rules are; these are not looked at yet. What hooks need, such as their secrets, need
+    /// not be there.
+    pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Failure> {
+        if self.rules.is_empty() && self.source.smallage.is_none() {
+            return Ok(read_for_rules(&self.source.file(env, Path::new(""))?, env)?);
+        }
+        let sources = self.source.sources(env)?;
+        let names = sources.iter().map(|source| source.name.clone()).collect();
+        let rules = RulesSource::of_flags(self.rules.iter().map(PathBuf::as_path), names);
+        Ok((sources, rules))
+    }
+}
+
 /// The configuration file: the one given, or the variable's, or the default one if it is there.
 fn file(given: Option<&Path>, env: &dyn Env, working_directory: &Path) -> Option<PathBuf> {
     if let Some(file) = given {
@@ -124,11 +150,8 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 }
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
-pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn Ledger>>, Failure> {
-    let open = |source| match smallage::open(source) {
-        Ok(ledger) => Ok(ledger as Arc<dyn Ledger>),
-        Err(error) => Err(Failure::Config(error.to_string())),
-    };
+pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn RetryLedger>>, Failure> {
+    let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
     sources.iter().map(open).collect()
 }
 
@@ -139,9 +162,12 @@ pub(super) async fn store_time(ledger: &dyn Ledger) -> Result<Millis, Failure> {
 }
 
 /// The sources whose names match one of the globs, or all of them without any. Every glob must match a source.
-pub(super) fn chosen<'a>(ledgers: &'a [Arc<dyn Ledger>], globs: &[Glob]) -> Result<Vec<&'a dyn Ledger>, Failure> {
+pub(super) fn chosen<'a>(
+    ledgers: &'a [Arc<dyn RetryLedger>],
+    globs: &[Glob],
+) -> Result<Vec<&'a dyn RetryLedger>, Failure> {
     let globs: Vec<GlobMatcher> = globs.iter().map(Glob::compile_matcher).collect();
-    let matches = |glob: &GlobMatcher, ledger: &Arc<dyn Ledger>| glob.is_match(ledger.name());
+    let matches = |glob: &GlobMatcher, ledger: &Arc<dyn RetryLedger>| glob.is_match(ledger.name());
     if let Some(glob) = globs.iter().find(|glob| !ledgers.iter().any(|ledger| matches(glob, ledger))) {
         let glob = line(glob.glob().glob());
         return Err(Failure::Usage(format!("no source matches --source {glob}; {}", known(ledgers))));
@@ -151,7 +177,7 @@ pub(super) fn chosen<'a>(ledgers: &'a [Arc<dyn Ledger>], globs: &[Glob]) -> Resu
 }
 
 /// Which sources there are, for messages.
-fn known(ledgers: &[Arc<dyn Ledger>]) -> String {
+fn known(ledgers: &[Arc<dyn RetryLedger>]) -> String {
     match ledgers {
         [only] => format!("the only one here is called {}", only.name()),
         several => format!("there is {}", several.iter().map(|ledger| ledger.name()).collect::<Vec<_>>().join(", ")),
@@ -159,7 +185,7 @@ fn known(ledgers: &[Arc<dyn Ledger>]) -> String {
 }
 
 /// The source called `name`.
-pub(super) fn named<'a>(ledgers: &'a [Arc<dyn Ledger>], name: &str) -> Result<&'a dyn Ledger, Failure> {
+pub(super) fn named<'a>(ledgers: &'a [Arc<dyn RetryLedger>], name: &str) -> Result<&'a dyn RetryLedger, Failure> {
     let found = ledgers.iter().find(|ledger| ledger.name() == name);
     found
         .map(AsRef::as_ref)
@@ -169,9 +195,9 @@ pub(super) fn named<'a>(ledgers: &'a [Arc<dyn Ledger>], name: &str) -> Result<&'
 /// Splits `source/entry`. What has no slash means something in any source, and so does a slash in what can be no
 /// entry, such as a job id.
 pub(super) fn split<'a>(
-    ledgers: &'a [Arc<dyn Ledger>],
+    ledgers: &'a [Arc<dyn RetryLedger>],
     text: &'a str,
-) -> Result<(Vec<&'a dyn Ledger>, &'a str), Failure> {
+) -> Result<(Vec<&'a dyn RetryLedger>, &'a str), Failure> {
     if let Some((source, rest)) = text.split_once('/') {
         match named(ledgers, source) {
             Ok(ledger) => return Ok((vec![ledger], rest)),
@@ -184,11 +210,11 @@ pub(super) fn split<'a>(
 
 /// The entry called `text`, `source/entry` or just the entry, with its source; `None` if no source has it.
 pub(super) async fn find<'a>(
-    ledgers: &'a [Arc<dyn Ledger>],
+    ledgers: &'a [Arc<dyn RetryLedger>],
     text: &'a str,
-) -> Result<Option<(&'a dyn Ledger, RawLetter)>, Failure> {
+) -> Result<Option<(&'a dyn RetryLedger, RawLetter)>, Failure> {
     let (sources, entry) = split(ledgers, text)?;
-    let mut found: Option<(&dyn Ledger, RawLetter)> = None;
+    let mut found: Option<(&dyn RetryLedger, RawLetter)> = None;
     for ledger in sources.into_iter().filter(|ledger| ledger.is_entry_id(entry)) {
         let Some(raw) = ledger.entry(entry).await.map_err(Failure::store(ledger.name()))? else { continue };
         if let Some((other, _)) = &found {

@@ -71,7 +71,17 @@ pub fn read_without_rules(path: &Path, env: &dyn Env) -> Result<Config, Problems
 /// Reads nothing but the sources of the configuration in a file: for who only looks at a DLQ, and need not have the
 /// secrets of hooks.
 pub fn read_sources(path: &Path, env: &dyn Env) -> Result<Vec<SourceConfig>, Problems> {
-    read_part(path, |folder, name, text| sources_in(folder, name, text, env))
+    read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources"], sources))
+}
+
+/// As [`read_sources`], with where the rules are: for who needs no hooks to say what the rules do.
+pub fn read_for_rules(path: &Path, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Problems> {
+    let both = |section: &Section<'_>, reading: &mut Reading| {
+        let sources = sources(section, reading);
+        let rules = rules_source(section, sources.as_deref(), reading);
+        Some((sources?, rules))
+    };
+    read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources", "rules"], both))
 }
 
 fn read_part<T>(path: &Path, part: impl FnOnce(PathBuf, &str, &str) -> Result<T, Problems>) -> Result<T, Problems> {
@@ -137,13 +147,21 @@ fn read_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env, part: Part) -
     reading.problems.none_or(config)
 }
 
-fn sources_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env) -> Result<Vec<SourceConfig>, Problems> {
+/// Reads what stands under these keys, and what `part` makes of it.
+fn part_in<T>(
+    folder: PathBuf,
+    name: &str,
+    text: &str,
+    env: &dyn Env,
+    keys: &'static [&'static str],
+    part: impl FnOnce(&Section<'_>, &mut Reading) -> Option<T>,
+) -> Result<T, Problems> {
     let mut reading = Reading { folder, problems: Problems::new(name) };
-    let root = document::parse(text, env, Some("sources"), &mut reading.problems);
+    let root = document::parse(text, env, Some(keys), &mut reading.problems);
     let section = something(root.as_deref(), &mut reading)
         .and_then(|root| Field::root(WHOLE, root).section(&shape::ROOT, &mut reading.problems));
-    let sources = section.and_then(|section| sources(&section, &mut reading));
-    reading.problems.none_or(sources)
+    let part = section.and_then(|section| part(&section, &mut reading));
+    reading.problems.none_or(part)
 }
 
 /// The document, if there is anything in it.
@@ -166,18 +184,25 @@ fn sources(section: &Section<'_>, reading: &mut Reading) -> Option<Vec<SourceCon
     source::sources(field, reading)
 }
 
+/// Where the rules are; nowhere, if the configuration does not say.
+fn rules_source(section: &Section<'_>, sources: Option<&[SourceConfig]>, reading: &mut Reading) -> RulesSource {
+    let names = sources.map(names);
+    section.get("rules").map(|field| RulesSource::of(field, names.as_deref(), reading)).unwrap_or_default()
+}
+
+fn names(sources: &[SourceConfig]) -> Vec<String> {
+    sources.iter().map(|source| source.name.clone()).collect()
+}
+
 fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
     let section = Field::root(WHOLE, root).section(&shape::ROOT, &mut reading.problems)?;
     let sources = sources(&section, reading);
-    let names: Option<Vec<String>> =
-        sources.as_ref().map(|sources| sources.iter().map(|source| source.name.clone()).collect());
+    let rules_source = rules_source(&section, sources.as_deref(), reading);
+    let names = sources.as_deref().map(names);
 
-    let mut config = Config::with_defaults(sources.unwrap_or_default());
+    let mut config = Config { rules_source, ..Config::with_defaults(sources.unwrap_or_default()) };
     if let Some(field) = section.get("hooks") {
         config.hooks = hook::hooks(field, names.as_deref(), reading);
-    }
-    if let Some(field) = section.get("rules") {
-        config.rules_source = RulesSource::of(field, names.as_deref(), reading);
     }
     let problems = &mut reading.problems;
     if let Some(flag) = section.get("announce_existing").and_then(|field| field.flag(problems)) {

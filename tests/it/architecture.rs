@@ -83,7 +83,7 @@ fn dependencies_point_one_way() {
         (
             "cli",
             &[
-                "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "rule", "sidecar",
+                "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "retry", "rule", "sidecar",
                 "smallage",
             ],
         ),

@@ -7,6 +7,7 @@ mod closed_loop;
 mod crashes;
 mod delivery;
 mod demo;
+mod explain;
 mod faults;
 mod fixtures;
 mod flight_ledger;

@@ -15,6 +15,7 @@ use crate::config::problem::Position;
 /// Bytes of all rules files together, at most: what a ConfigMap may hold.
 const MOST_BYTES: usize = 1024 * 1024;
 const CHECK_PATH: &str = "check path and permissions; relative paths begin in the folder of the configuration";
+const CHECK_FLAG: &str = "check path and permissions; relative paths begin in the working directory";
 /// Files in one folder at most.
 const MOST_FILES: usize = 256;
 
@@ -43,8 +44,8 @@ pub(super) enum Part {
     },
     /// A file or folder that the configuration names and that cannot be used.
     Unusable {
-        /// Where the configuration names it.
-        at: Position,
+        /// Where the configuration names it; none if the command line does.
+        at: Option<Position>,
         /// What is wrong.
         message: String,
         /// What to do about it.
@@ -113,10 +114,11 @@ struct Look {
 impl Look {
     fn at(&mut self, listed: &Listed) {
         let Listed { path, shown, at } = listed;
+        let check_path = if at.is_some() { CHECK_PATH } else { CHECK_FLAG };
         // What follows a symlink counts, as a ConfigMap's files are symlinks.
         let found = fs::metadata(path).and_then(|what| if what.is_dir() { names(path).map(Some) } else { Ok(None) });
         let trouble = match found {
-            Err(error) => Some((format!("cannot read {shown} for \"rules\": {error}"), CHECK_PATH)),
+            Err(error) => Some((format!("cannot read {shown} for \"rules\": {error}"), check_path)),
             Ok(Some(names)) if names.is_empty() => {
                 let help = "put one into it, with retry: [] where there are no rules";
                 Some((format!("the folder {shown} of \"rules\" holds no file *.yaml or *.yml"), help))
@@ -136,7 +138,7 @@ impl Look {
                     self.parts.push(Part::File { name: path.display().to_string(), bytes });
                     None
                 }
-                Err(error) => Some((format!("cannot read {shown} for \"rules\": {error}"), CHECK_PATH)),
+                Err(error) => Some((format!("cannot read {shown} for \"rules\": {error}"), check_path)),
             },
         };
         if let Some((message, help)) = trouble {

@@ -11,7 +11,7 @@ mod tests;
 
 pub use look::RulesText;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use self::{look::Part, reach::Read};
 use super::{
@@ -45,7 +45,8 @@ struct Listed {
     path: PathBuf,
     /// As a problem may show it.
     shown: String,
-    at: Position,
+    /// None if the command line names it.
+    at: Option<Position>,
 }
 
 impl RulesSource {
@@ -54,13 +55,20 @@ impl RulesSource {
         let items = field.list(&mut reading.problems).unwrap_or_default();
         let listed = items.into_iter().filter_map(|item| {
             let path = reading.folder.join(item.text(&mut reading.problems)?);
-            Some(Listed { path, shown: item.shown(), at: item.at() })
+            Some(Listed { path, shown: item.shown(), at: Some(item.at()) })
         });
         let listed: Vec<Listed> = listed.collect();
         if listed.is_empty() {
             return RulesSource::default();
         }
         RulesSource { config: reading.problems.file().to_owned(), listed, sources: sources.map(<[_]>::to_vec) }
+    }
+
+    /// These files and folders, as a command line names them; `sources` are the names of all sources.
+    pub fn of_flags<'p>(paths: impl IntoIterator<Item = &'p Path>, sources: Vec<String>) -> RulesSource {
+        let listed = |path: &Path| Listed { path: path.to_owned(), shown: format!("{path:?}"), at: None };
+        let listed = paths.into_iter().map(listed).collect();
+        RulesSource { config: "command line".to_owned(), listed, sources: Some(sources) }
     }
 
     /// Whether no file and no folder is named; then there never are any rules.
@@ -80,7 +88,8 @@ impl RulesSource {
         let (mut files, mut read, mut names) = (Vec::new(), Vec::new(), Names::new("rule"));
         for part in text.parts() {
             match part {
-                Part::Unusable { at, message, help } => problems.add(*at, message, help),
+                Part::Unusable { at: Some(at), message, help } => problems.add(*at, message, help),
+                Part::Unusable { at: None, message, help } => problems.add_whole(message, help),
                 Part::UnusableFile { name, message, help } => {
                     let mut problems = Problems::new(name);
                     problems.add_whole(message, help);

@@ -417,7 +417,7 @@ fn looked(folder: &Path, rules: &str) -> Vec<String> {
     let shown = |part: &Part| match part {
         Part::File { name, bytes } => format!("{} {}", below(name), String::from_utf8_lossy(bytes)),
         Part::UnusableFile { name, message, .. } => format!("{}: {message}", below(name)),
-        Part::Unusable { at, message, .. } => format!("{at}: {message}"),
+        Part::Unusable { at, message, .. } => format!("{}: {message}", at.unwrap()),
     };
     source.look().parts().iter().map(shown).collect()
 }
