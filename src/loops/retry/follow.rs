@@ -60,11 +60,9 @@ impl Retry {
             self.tell(step);
         }
         for (pool, outcome) in &outcomes {
-            for change in &outcome.changes {
-                // The gauge of held groups is to show it in this very round.
-                self.counted = None;
-                self.tell_change(pool, change);
-            }
+            self.tell_changes(pool, &outcome.changes);
+            // The gauge of held groups is to show it in this very round.
+            self.counted = self.counted.filter(|_| outcome.changes.is_empty());
         }
         self.wake(steps).await
     }
@@ -120,10 +118,15 @@ impl Retry {
         if relooks.is_empty() {
             return Ok(());
         }
-        let generation = self.ledger.judging().await?.generation;
+        let (generation, now) = (self.ledger.judging().await?.generation, self.now());
         for (pool, groups) in relooks {
             let groups = groups.into_iter().map(|group| (group.to_owned(), None)).collect();
-            self.ledger.relook(&self.lease, generation, pool, &Relook { groups, pool: None }).await?;
+            let relook = Relook { groups, pool: Some(now) };
+            match self.ledger.relook(&self.lease, generation, pool, &relook).await {
+                // The rules have changed meanwhile; the new index knows nothing of this.
+                Err(StoreError::Moved) => break,
+                looked => looked?,
+            }
         }
         Ok(())
     }
@@ -169,11 +172,38 @@ impl Retry {
         );
     }
 
-    fn tell_change(&self, pool: &Pool, change: &Change) {
+    fn tell_changes(&self, pool: &Pool, changes: &[Change]) {
         let (source, rule) = (self.ledger.name(), pool.rule());
-        // A pool's hold always begins together with that of the group that caused it.
-        let Some(group) = &change.group else { return };
-        match change.hold {
+        for change in changes {
+            match &change.group {
+                Some(group) => self.tell_change(rule, group, change.hold),
+                // It mostly begins and ends together with that of the group that caused it.
+                None if changes.iter().any(|other| other.group.is_some()) => {}
+                None => match change.hold {
+                    Hold::Begun { until } => tracing::warn!(
+                        source,
+                        rule,
+                        pool = pool.0,
+                        until = rfc3339(until),
+                        "half of the latest retries of this task failed: its groups begin with canaries again, after a \
+                         pause"
+                    ),
+                    Hold::Lifted => {
+                        tracing::info!(
+                            source,
+                            rule,
+                            pool = pool.0,
+                            "a retry of this task has recovered: the pause is over"
+                        );
+                    }
+                },
+            }
+        }
+    }
+
+    fn tell_change(&self, rule: &str, group: &str, hold: Hold) {
+        let source = self.ledger.name();
+        match hold {
             Hold::Begun { until } => tracing::warn!(
                 source,
                 rule,

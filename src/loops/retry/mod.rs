@@ -53,7 +53,7 @@ pub struct Retry {
     wanted: Wanted,
     /// The rules of the last round.
     known: Arc<Rules>,
-    /// What `per_second` still allows, by rule. A new leader begins with full ones.
+    /// What `per_second` still allows, by rule. A new leader begins with empty ones.
     buckets: HashMap<String, Bucket>,
     began: Instant,
     counted: Option<Instant>,
