@@ -23,8 +23,16 @@ impl Smallage {
         let mut all = Vec::with_capacity(retries.len());
         let mut retries = retries.into_iter().peekable();
         while retries.peek().is_some() {
-            let together: Vec<Retry> = retries.by_ref().take(TOGETHER).collect();
-            all.extend(self.raise_some(lease, generation, together).await?);
+            let mut together = || retries.by_ref().take(TOGETHER).collect();
+            let (first, second): (Vec<Retry>, Vec<Retry>) = (together(), together());
+            if second.is_empty() {
+                all.extend(self.raise_some(lease, generation, first).await?);
+                continue;
+            }
+            // While Redis works on the one, the other is written down.
+            let first = self.raise_some(lease, generation, first);
+            let (first, second) = tokio::join!(first, self.raise_some(lease, generation, second));
+            all.extend(first?.into_iter().chain(second?));
         }
         Ok(all)
     }

@@ -4,12 +4,14 @@
 mod architecture;
 mod cli;
 mod crashes;
+mod declared_keys;
 mod delivery;
 mod demo;
 mod faults;
 mod fixtures;
 mod flight_ledger;
 mod ledger;
+mod ledger_model;
 mod outcomes;
 mod plan_ledger;
 mod port;
