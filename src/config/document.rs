@@ -63,12 +63,12 @@ pub(super) struct Key {
 
 /// Reads a document. `None` if it is empty, or if it cannot be read and a problem says so.
 ///
-/// With `only`, variables are needed under this key of the root alone. A value elsewhere that lacks one is broken, which
-/// is no problem unless an alias brings it back.
+/// With `only`, variables are needed under these keys of the root alone. A value elsewhere that lacks one is broken,
+/// which is no problem unless an alias brings it back.
 pub(super) fn parse(
     text: &str,
     env: &dyn Env,
-    only: Option<&'static str>,
+    only: Option<&'static [&'static str]>,
     problems: &mut Problems,
 ) -> Option<Rc<Node>> {
     let mut builder =
@@ -119,7 +119,7 @@ enum NextInMap {
 
 struct Builder<'e> {
     env: &'e dyn Env,
-    only: Option<&'static str>,
+    only: Option<&'static [&'static str]>,
     /// Faults in values that are not needed.
     unneeded: Vec<(Position, Fault)>,
     open: Vec<Open>,
@@ -191,7 +191,7 @@ impl Builder<'_> {
     fn is_needed(&self) -> bool {
         match self.open.first() {
             Some(Open { items: Items::Map { next: NextInMap::ValueOf(key), .. }, .. }) => {
-                self.only.is_none_or(|only| only == key.text)
+                self.only.is_none_or(|only| only.contains(&&*key.text))
             }
             _ => true,
         }

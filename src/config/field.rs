@@ -50,9 +50,9 @@ impl<'n> Section<'n> {
 }
 
 impl<'n> Field<'n> {
-    /// The document itself.
-    pub(super) fn root(node: &'n Node) -> Field<'n> {
-        Field { key: "the configuration", key_at: node.at, node }
+    /// The document itself; `what` it is, for problems.
+    pub(super) fn root(what: &'n str, node: &'n Node) -> Field<'n> {
+        Field { key: what, key_at: node.at, node }
     }
 
     /// Where the value begins.
@@ -202,6 +202,16 @@ impl<'n> Field<'n> {
         let expected = format!("a whole number from {min} to {max}");
         self.parsed(&expected, "write digits only", problems, |text| {
             text.parse().ok().filter(|number| (min..=max).contains(number))
+        })
+    }
+
+    /// A number, perhaps with decimals, in a range, both ends included.
+    pub(super) fn decimal(&self, min: u32, max: u32, problems: &mut Problems) -> Option<f64> {
+        let expected = format!("a number from {min} to {max}");
+        self.parsed(&expected, "write it like 2 or 1.5", problems, |text| {
+            // Neither signs nor exponents, and no `inf`.
+            let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            text.parse().ok().filter(|number| plain && (f64::from(min)..=f64::from(max)).contains(number))
         })
     }
 

@@ -1,6 +1,6 @@
 //! Reads `match:` into a [`Matcher`].
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::Glob;
 
 use super::{
     field::Field,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     letter::{Group, Reason},
-    rule::Matcher,
+    rule::{Globs, Matcher},
 };
 
 /// The conditions of a `match:`. `sources` are the names of all sources, where these are known.
@@ -54,13 +54,13 @@ pub(super) fn regex(field: Field<'_>, problems: &mut Problems) -> Option<regex::
     }
 }
 
-fn globs(field: Field<'_>, problems: &mut Problems) -> GlobSet {
+fn globs(field: Field<'_>, problems: &mut Problems) -> Globs {
     let fields = field.one_or_more(problems);
     let globs: Vec<Glob> = fields.into_iter().filter_map(|field| glob(field, problems)).collect();
     set(field, &globs, problems)
 }
 
-fn source_globs(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> GlobSet {
+fn source_globs(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> Globs {
     let mut globs = Vec::new();
     for field in field.one_or_more(problems) {
         let Some(glob) = glob(field, problems) else { continue };
@@ -77,14 +77,10 @@ fn source_globs(field: Field<'_>, sources: Option<&[String]>, problems: &mut Pro
     set(field, &globs, problems)
 }
 
-fn set(field: Field<'_>, globs: &[Glob], problems: &mut Problems) -> GlobSet {
-    let mut builder = GlobSetBuilder::new();
-    for glob in globs {
-        builder.add(glob.clone());
-    }
-    builder.build().unwrap_or_else(|_| {
+fn set(field: Field<'_>, globs: &[Glob], problems: &mut Problems) -> Globs {
+    Globs::new(globs).unwrap_or_else(|_| {
         problems.add(field.at(), format!("{:?} holds too many patterns", field.key), "use fewer or shorter ones");
-        GlobSet::empty()
+        Globs::default()
     })
 }
 

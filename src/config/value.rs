@@ -29,10 +29,10 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Characters of a source's or hook's name at most.
+/// Characters of a source's, hook's or rule's name at most.
 pub(super) const LONGEST_NAME: usize = 63;
 
-/// Whether a source or a hook may have this name: it becomes part of keys and a metric label.
+/// Whether a source, a hook or a rule may have this name: it becomes part of keys and a metric label.
 pub(super) fn is_name(text: &str) -> bool {
     (1..=LONGEST_NAME).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -61,7 +61,7 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
 }
 
 /// A duration as the configuration writes it, in the largest unit that leaves no rest.
-pub(super) fn duration(duration: Duration) -> String {
+pub fn duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
         if ms >= length && ms.is_multiple_of(length) {

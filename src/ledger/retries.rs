@@ -164,6 +164,18 @@ pub struct Standing {
     pub job: JobCounts,
 }
 
+/// What would stand in the way of an entry's retry besides its age, its job's allowance and what has been learnt. For
+/// explaining: whether an entry is retried is decided when it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prospects {
+    /// The newest entry of its job in the DLQ, if that came after it.
+    pub newer: Option<String>,
+    /// Entries of the queue stream that it came from; none if there is no such stream.
+    pub queue_length: Option<u64>,
+    /// Another job holds its dedup key.
+    pub dedup_claimed: bool,
+}
+
 /// One retry that the leader has decided on.
 #[derive(Clone, Debug)]
 pub struct Retry {
@@ -507,6 +519,9 @@ pub trait RetryLedger: Ledger {
 
     /// When this entry is due, if it is in the index at this place.
     async fn due_at(&self, generation: u64, place: &Place, entry_id: &str) -> Result<Option<Millis>>;
+
+    /// What would stand in the way of this letter's retry now. Takes nothing but reads, and no snapshot of them.
+    async fn prospects(&self, letter: &DeadLetter) -> Result<Prospects>;
 
     /// The audit log from the newest line on, or before a line's id; up to `max` lines.
     async fn audit(&self, before: Option<&str>, max: usize) -> Result<Vec<AuditLine>>;

@@ -1,11 +1,15 @@
 //! Everything Sexton counts, and the text Prometheus scrapes.
 
 mod labels;
+mod retries;
 
 use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use self::labels::Labels;
-use crate::{ledger::Survey, letter::Reason};
+use self::{labels::Labels, retries::Retries};
+use crate::{
+    ledger::{Refusal, Survey, Verdict, Waiting},
+    letter::{Millis, Reason},
+};
 
 /// What became of a request to a hook, as a metric label from a closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,9 @@ pub struct Metrics {
     backlog: IntGaugeVec,
     leader: IntGaugeVec,
     up: IntGaugeVec,
+    retries: Retries,
+    rules_reload_success: IntGaugeVec,
+    rules_reload_timestamp: IntGaugeVec,
     labels: Labels,
 }
 
@@ -90,6 +97,13 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
     ),
     ("sexton_ingest_lag_entries", &["source"], "Entries added but not read yet (leader only)"),
     ("sexton_unseen_entries_total", &["source"], "Entries that left the DLQ before Sexton could read them"),
+    retries::REFERENCE[0],
+    retries::REFERENCE[1],
+    retries::REFERENCE[2],
+    retries::REFERENCE[3],
+    retries::REFERENCE[4],
+    retries::REFERENCE[5],
+    retries::REFERENCE[6],
     (
         "sexton_hook_deliveries_total",
         &["hook", "outcome"],
@@ -103,6 +117,16 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
         "1 if this replica leads the source, else 0; the sum over all replicas is 1, and 0 while nobody leads",
     ),
     ("sexton_up", &["source"], "1 if the last operation on the source's store worked, else 0"),
+    (
+        "sexton_rules_reload_success",
+        &[],
+        "1 if the rules files as they are now could be read, 0 if they are broken and earlier rules stay in force",
+    ),
+    (
+        "sexton_rules_reload_timestamp_seconds",
+        &[],
+        "When rules files were last read without a problem, by this process's own clock",
+    ),
     ("sexton_build_info", &["version", "revision"], "Always 1"),
 ];
 
@@ -147,6 +171,17 @@ impl Metrics {
             backlog: gauge("sexton_hook_backlog"),
             leader: gauge("sexton_leader"),
             up: gauge("sexton_up"),
+            retries: Retries {
+                sent: counter("sexton_retries_total"),
+                outcomes: counter("sexton_retry_outcomes_total"),
+                refused: counter("sexton_retry_refusals_total"),
+                in_flight: gauge("sexton_retries_in_flight"),
+                due: gauge("sexton_retry_due_entries"),
+                held: gauge("sexton_groups_held"),
+                exhausted: counter("sexton_entries_exhausted_total"),
+            },
+            rules_reload_success: gauge("sexton_rules_reload_success"),
+            rules_reload_timestamp: gauge("sexton_rules_reload_timestamp_seconds"),
             labels: Labels::default(),
             delivery_seconds,
             registry,
@@ -176,7 +211,7 @@ impl Metrics {
     /// What the leader's survey found.
     pub fn surveyed(&self, source: &str, survey: &Survey) {
         self.entries.with_label_values(&[source]).set(gauge_value(survey.entries));
-        self.level.with_label_values(&[source]).set(gauge_value(survey.entries));
+        self.level.with_label_values(&[source]).set(gauge_value(survey.entries.saturating_add(survey.in_flight)));
         self.lag.with_label_values(&[source]).set(gauge_value(survey.lag));
         self.added.with_label_values(&[source]).inc_by(survey.added);
         self.unseen.with_label_values(&[source]).inc_by(survey.unseen);
@@ -184,6 +219,53 @@ impl Metrics {
             Some(oldest) => self.oldest.with_label_values(&[source]).set(oldest.0.div_euclid(1000)),
             None => drop(self.oldest.remove_label_values(&[source])),
         }
+    }
+
+    /// These rules are in force for a source: what is counted about them begins at 0.
+    pub fn rules(&self, source: &str, rules: &[&str]) {
+        for rule in rules {
+            self.retries.begin(source, rule);
+        }
+    }
+
+    /// A job of this task is back on its queue.
+    pub fn retried(&self, source: &str, rule: &str, queue: &str, task: &str) {
+        let (_, task) = self.labels.of(source, queue, task);
+        self.retries.sent.with_label_values(&[source, rule, &task]).inc();
+    }
+
+    /// What became of a retry.
+    pub fn outcome(&self, source: &str, rule: &str, verdict: Verdict) {
+        self.retries.outcomes.with_label_values(&[source, rule, verdict.as_str()]).inc();
+    }
+
+    /// Entries that were due and were not retried.
+    pub fn refused(&self, source: &str, rule: &str, refusal: Refusal, count: u64) {
+        self.retries.refused(source, rule, refusal, count);
+    }
+
+    /// A job of this rule has spent its allowance.
+    pub fn exhausted(&self, source: &str, rule: &str) {
+        self.retries.exhausted.with_label_values(&[source, rule]).inc();
+    }
+
+    /// Retries of a rule without a final verdict.
+    pub fn in_flight(&self, source: &str, rule: &str, flights: u64) {
+        self.retries.in_flight.with_label_values(&[source, rule]).set(gauge_value(flights));
+    }
+
+    /// The due index in numbers; rules that hold no group stand at 0.
+    pub fn waiting(&self, source: &str, rules: &[&str], waiting: &Waiting) {
+        self.retries.due.with_label_values(&[source]).set(gauge_value(waiting.entries));
+        for rule in rules {
+            let held = waiting.held.iter().find(|(name, _)| name == rule).map_or(0, |(_, held)| *held);
+            self.retries.held.with_label_values(&[source, rule]).set(gauge_value(held));
+        }
+    }
+
+    /// The gauges about these rules go: with the lease, or because the rules are no longer in force.
+    pub fn no_more_rules(&self, source: &str, rules: &[&str]) {
+        self.retries.lead_no_more(source, rules);
     }
 
     /// One request to a hook, and how long it took.
@@ -205,6 +287,17 @@ impl Metrics {
     /// Whether the last operation on the source's store worked.
     pub fn up(&self, source: &str, up: bool) {
         self.up.with_label_values(&[source]).set(i64::from(up));
+    }
+
+    /// Rules files were read without a problem.
+    pub fn rules_read(&self, at: Millis) {
+        self.rules_reload_success.with_label_values::<&str>(&[]).set(1);
+        self.rules_reload_timestamp.with_label_values::<&str>(&[]).set(at.0.div_euclid(1000));
+    }
+
+    /// Rules files are broken; rules from before stay in force.
+    pub fn rules_refused(&self) {
+        self.rules_reload_success.with_label_values::<&str>(&[]).set(0);
     }
 
     /// This replica has begun to lead the source, or ceased to; with the lease go all gauges about its DLQ.

@@ -16,6 +16,7 @@ mod lease;
 mod look;
 mod outbox;
 mod plans;
+mod prospects;
 mod raising;
 pub mod record;
 #[cfg(test)]

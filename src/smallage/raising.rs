@@ -6,9 +6,10 @@ use super::Smallage;
 use crate::{
     ledger::{
         AuditLine, Batch, Committed, Cursor, DuePools, Flight, JobCounts, Judge, Judging, Lease, Lesson, Place,
-        PlanEnd, Pool, PoolView, Relook, Result, Retried, Retry, RetryLedger, Settled, Sights, Standing, Waiting,
+        PlanEnd, Pool, PoolView, Prospects, Relook, Result, Retried, Retry, RetryLedger, Settled, Sights, Standing,
+        Waiting,
     },
-    letter::Millis,
+    letter::{DeadLetter, Millis},
 };
 
 #[async_trait]
@@ -83,6 +84,10 @@ impl RetryLedger for Smallage {
 
     async fn due_at(&self, generation: u64, place: &Place, entry_id: &str) -> Result<Option<Millis>> {
         self.due_time(generation, place, entry_id).await
+    }
+
+    async fn prospects(&self, letter: &DeadLetter) -> Result<Prospects> {
+        self.prospects_of(letter).await
     }
 
     async fn audit(&self, before: Option<&str>, max: usize) -> Result<Vec<AuditLine>> {

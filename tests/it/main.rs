@@ -3,10 +3,12 @@
 
 mod architecture;
 mod cli;
+mod closed_loop;
 mod crashes;
 mod declared_keys;
 mod delivery;
 mod demo;
+mod explain;
 mod faults;
 mod fixtures;
 mod flight_ledger;
@@ -17,8 +19,10 @@ mod plan_ledger;
 mod port;
 mod readme;
 mod replicas;
+mod retry_crashes;
 mod retry_ledger;
 mod rubbish;
+mod rules;
 mod storm;
 mod support;
 mod worker;

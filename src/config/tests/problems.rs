@@ -221,8 +221,8 @@ fn problems_of_hooks() {
                 r#"7:11: "unlimited" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
             ),
             (
-                "events: [alert.*, job.exhausted]",
-                "6:13: none of these events is sent by this version; it sends job.dead, dlq.digest, hook.test",
+                "events: [alert.*, dlq.purged]",
+                "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, hook.test",
             ),
             ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
             (
@@ -351,7 +351,14 @@ fn problems_of_the_rest() {
             ("http: { token_file: x }", r#"2:9: "token_file" in http is not available in this version; remove it"#),
             ("log: { level: inof }", r#"2:15: expected a log level for "level", found "inof"; did you mean "info"?"#),
             ("log: { format: jsno }", r#"2:16: unknown value "jsno" for "format"; did you mean "json"?"#),
-            ("rules: [rules/]", r#"2:1: "rules" is not available in this version; remove it, or write rules: []"#),
+            (
+                "rules: [none/]",
+                r#"2:9: cannot read "none/" for "rules": No such file or directory (os error 2); check path and permissions; relative paths begin in the folder of the configuration"#,
+            ),
+            (
+                "rules: rules/",
+                r#"2:8: expected a list for "rules", found a text; write each item behind a dash, or [] for none"#,
+            ),
             (
                 "retention: { max_age: 30d }",
                 r#"2:1: "retention" is not available in this version; remove it, or write retention: {}"#,
