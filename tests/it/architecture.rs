@@ -172,7 +172,7 @@ const FRAMEWORKS: [&str; 4] = ["dlq", "clock", "stream", "claim"];
 const WAYS: [(&str, &str); 4] = [
     ("parts/plans.lua", "call('XDEL', dlq, entry)"),
     ("retry.lua", "call('DEL', claim)"),
-    ("retry.lua", "call('XADD', stream, 'NOMKSTREAM', '*', unpack(fields))"),
+    ("retry.lua", "call('XADD', stream, 'NOMKSTREAM', '*', unpack(fields, 1, kept))"),
     ("retry.lua", "call('XDEL', dlq, unpack(removals))"),
 ];
 

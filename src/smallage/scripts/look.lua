@@ -150,8 +150,9 @@ local function look(at)
       return has_failed(found[1][2]) and 'failing' or 'underway', where, place
     end
   end
-  local known = pcall('HMGET', record, 'entries', 'retries')
-  if not known.err and (known[1] or '') ~= '' then
+  local known = pcall('HMGET', record, 'entries', 'raised')
+  local raised = not known.err and known[2]
+  if raised and before(earlier_until(raised), string.match(known[1] or '', '%S+$') or '') then
     return 're_died', '', ''
   end
   local name, clock_whole = on_clock(job, tonumber(ARGV[at + 4]), seen)
@@ -163,7 +164,7 @@ local function look(at)
     return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
   end
   -- Without the job's record nothing would tell of its death; and a clock that has gone back hides what came since.
-  if known.err or not known[2] or not clock_whole or not queue_whole or now < seen or deaths_unread(seen) then
+  if not raised or not clock_whole or not queue_whole or now < seen or deaths_unread(seen) then
     return 'unclear', '', ''
   end
   local owner = claim and pcall('GET', claim)
