@@ -19,7 +19,7 @@ use crate::{
     letter::DeadLetter,
     metrics::{DeadKind, Metrics},
     retry::{Fate, fate},
-    rule::Rules,
+    rule::{Action, Rules},
 };
 
 /// How long one read waits for the next death. Short enough that a leader notices a lost store soon.
@@ -135,7 +135,8 @@ impl Ingest {
         self.confirm().await?;
         let rules = Arc::clone(&self.rules.borrow_and_update());
         let generation = self.ledger.adopt_rules(&self.lease, &self.confirmed.cursor, &rules.fingerprint).await?;
-        let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
+        let retrying = rules.retry.iter().filter(|rule| matches!(rule.action, Action::Retry(_)));
+        let names: Vec<&str> = retrying.map(|rule| rule.name.as_str()).collect();
         self.metrics.rules(self.ledger.name(), &names);
         self.in_force = InForce { rules, generation };
         self.adopt = false;
@@ -288,6 +289,26 @@ impl Ingest {
         (Planned { batch, announced, spent, after }, commit)
     }
 
+    /// One death in the log, with what the rules make of it.
+    fn tell(&self, letter: &DeadLetter, counts: JobCounts) {
+        let before = JobCounts { deaths: counts.deaths.saturating_sub(1), ..counts };
+        let Fate { rule, next_retry_at, .. } = fate(&self.in_force.rules, self.ledger.name(), letter, before);
+        tracing::info!(
+            source = self.ledger.name(),
+            entry = letter.entry_id,
+            job = letter.job_id,
+            task = letter.task,
+            reason = letter.reason.as_str(),
+            error = letter.error.kind,
+            group = letter.group.0,
+            deaths = counts.deaths,
+            retries = counts.retries,
+            rule,
+            next_retry_at = next_retry_at.and_then(rfc3339),
+            "a job is dead"
+        );
+    }
+
     fn count(&self, planned: &Planned, committed: &Committed) {
         let Planned { batch, announced, spent, .. } = planned;
         let first = batch.letters.len() - announced;
@@ -300,20 +321,9 @@ impl Ingest {
             self.metrics.jobs_dead(self.ledger.name(), kind, *count);
         }
         let source = self.ledger.name();
-        let counts = committed.jobs.last().copied().unwrap_or_default();
         match &batch.letters[first..] {
             [] => {}
-            [one] => tracing::info!(
-                source,
-                entry = one.entry_id,
-                job = one.job_id,
-                task = one.task,
-                reason = one.reason.as_str(),
-                group = one.group.0,
-                deaths = counts.deaths,
-                retries = counts.retries,
-                "a job is dead"
-            ),
+            [one] => self.tell(one, committed.jobs.last().copied().unwrap_or_default()),
             many => {
                 let again = committed.jobs.iter().skip(first).filter(|job| job.deaths > 1).count();
                 tracing::info!(source, deaths = many.len(), again, until = batch.cursor.0, "jobs are dead");
@@ -322,8 +332,8 @@ impl Ingest {
         for n in &committed.exhausted {
             let (Some(letter), Some(rule)) = (batch.letters.get(*n), spent.get(n)) else { continue };
             self.metrics.exhausted(source, rule);
-            let (entry, job, task) = (&letter.entry_id, &letter.job_id, &letter.task);
-            tracing::info!(source, entry, job, task, rule, "the allowance is spent: it waits for a person");
+            let (entry, job, task, group) = (&letter.entry_id, &letter.job_id, &letter.task, &letter.group.0);
+            tracing::warn!(source, entry, job, task, group, rule, "the allowance is spent: it waits for a person");
         }
         if let Some(letter) = committed.elsewhere.first().and_then(|n| batch.letters.get(*n)) {
             tracing::info!(

@@ -60,7 +60,7 @@ impl Retry {
             self.tell(step);
         }
         for (pool, outcome) in &outcomes {
-            self.tell_changes(pool, &outcome.changes);
+            self.tell_changes(pool, &outcome.changes, steps);
             // The gauge of held groups is to show it in this very round.
             self.counted = self.counted.filter(|_| outcome.changes.is_empty());
         }
@@ -172,46 +172,39 @@ impl Retry {
         );
     }
 
-    fn tell_changes(&self, pool: &Pool, changes: &[Change]) {
+    fn tell_changes(&self, pool: &Pool, changes: &[Change], steps: &[Step]) {
         let (source, rule) = (self.ledger.name(), pool.rule());
-        for change in changes {
-            match &change.group {
-                Some(group) => self.tell_change(rule, group, change.hold),
-                // It mostly begins and ends together with that of the group that caused it.
-                None if changes.iter().any(|other| other.group.is_some()) => {}
-                None => match change.hold {
-                    Hold::Begun { until } => tracing::warn!(
-                        source,
-                        rule,
-                        pool = pool.0,
-                        until = rfc3339(until),
-                        "half of the latest retries of this task failed: its groups begin with canaries again, after a \
-                         pause"
-                    ),
-                    Hold::Lifted => {
-                        tracing::info!(
-                            source,
-                            rule,
-                            pool = pool.0,
-                            "a retry of this task has recovered: the pause is over"
-                        );
-                    }
-                },
+        let of_pool = steps.iter().map(|step| &step.flight).filter(|flight| flight.place.pool == *pool);
+        let of_pool: Vec<&Flight> = of_pool.collect();
+        let task = of_pool.first().and_then(|flight| flight.dead.task.as_deref());
+        for Change { group, hold } in changes {
+            let example = of_pool.iter().find(|flight| Some(&flight.place.group) == group.as_ref());
+            let error = example.map(|flight| flight.dead.error.to_string());
+            match (group, hold) {
+                (Some(group), Hold::Begun { until }) => tracing::warn!(
+                    source,
+                    rule,
+                    task,
+                    group,
+                    error,
+                    until = rfc3339(*until),
+                    "retries of this group fail: on hold, then one canary again"
+                ),
+                (Some(group), Hold::Lifted) => {
+                    tracing::info!(source, rule, task, group, "a retry has recovered: the hold is over");
+                }
+                // Of all groups of the task of which nothing good is known: they share one budget of canaries.
+                (None, Hold::Begun { until }) => tracing::info!(
+                    source,
+                    rule,
+                    task,
+                    until = rfc3339(*until),
+                    "no canary of any group of this task before then"
+                ),
+                (None, Hold::Lifted) => {
+                    tracing::info!(source, rule, task, "canaries of this task may go again");
+                }
             }
-        }
-    }
-
-    fn tell_change(&self, rule: &str, group: &str, hold: Hold) {
-        let source = self.ledger.name();
-        match hold {
-            Hold::Begun { until } => tracing::warn!(
-                source,
-                rule,
-                group,
-                until = rfc3339(until),
-                "retries of this group fail: on hold, then one canary again"
-            ),
-            Hold::Lifted => tracing::info!(source, rule, group, "a retry has recovered: the hold is lifted"),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Whom to put back on their queue now.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
 use super::{super::batch, Retry};
 use crate::{
-    clock::millis,
+    clock::{millis, monotonic},
     event::{EventData, JobDead, JobRetry, rfc3339},
     ledger::{
         GroupView, Place, Pool, PoolView, Refusal, Relook, Retried, Retry as Decided, Rounds, Standing, StoreError,
@@ -18,6 +21,8 @@ use crate::{
 const POOLS: usize = 256;
 /// Groups of a pool that one round looks at; among these the largest goes first.
 const GROUPS: usize = 500;
+/// How often a queue is named in the log that does not exist.
+const TELL_GONE_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Retries of one pool in one round.
 const MOST: u32 = 500;
 /// Entries read and retried together at most; fewer where they are huge.
@@ -162,7 +167,7 @@ impl Retry {
         rounds: &impl Fn(&str) -> Rounds,
         aloft: &mut Aloft,
     ) -> Result<BTreeMap<String, usize>, StoreError> {
-        let mut refusals: HashMap<Refusal, u64> = HashMap::new();
+        let mut refusals = Refusals::default();
         let mut short = BTreeSet::new();
         let (mut entries, mut piece) = (entries.into_iter(), FIRST_PIECE);
         loop {
@@ -179,7 +184,7 @@ impl Retry {
                 let Some(left) = wanted.get_mut(&group) else { continue };
                 let at = Place { pool: pool.clone(), group };
                 let Some(standing) = standing else {
-                    *refusals.entry(Refusal::EntryGone).or_default() += 1;
+                    refusals.add(Refusal::EntryGone);
                     short.insert(at.group.clone());
                     unwanted.push((at, id));
                     continue;
@@ -192,7 +197,7 @@ impl Retry {
                 match self.decide(rules, &at, &standing, rounds(&at.group)) {
                     Ok(retry) => decided.push(retry),
                     Err(refusal) => {
-                        *refusals.entry(refusal).or_default() += 1;
+                        refusals.add(refusal);
                         unwanted.push((at, id));
                     }
                 }
@@ -215,7 +220,7 @@ impl Retry {
         generation: u64,
         pool: &Pool,
         decided: Vec<Decided>,
-        refusals: &mut HashMap<Refusal, u64>,
+        refusals: &mut Refusals,
         aloft: &mut Aloft,
     ) -> Result<(), StoreError> {
         let count = decided.len();
@@ -224,12 +229,13 @@ impl Retry {
             // Before they are sent: if the answer is lost, they may have gone all the same.
             bucket.take(term_ms, u32::try_from(count).unwrap_or(u32::MAX));
         }
+        let streams: Vec<String> = decided.iter().map(|retry| retry.stream.clone()).collect();
         let retried = self.ledger.retry(&self.lease, generation, decided).await.inspect_err(|error| {
             if *error == StoreError::Fenced {
                 self.metrics.refused(self.ledger.name(), pool.rule(), Refusal::NotLeader, count as u64);
             }
         })?;
-        self.take_in(pool, retried, refusals, aloft);
+        self.take_in(pool, retried.into_iter().zip(streams), refusals, aloft);
         Ok(())
     }
 
@@ -274,13 +280,22 @@ impl Retry {
     }
 
     /// Takes over what the ledger did.
-    fn take_in(&mut self, pool: &Pool, retried: Vec<Retried>, refusals: &mut HashMap<Refusal, u64>, aloft: &mut Aloft) {
+    fn take_in(
+        &mut self,
+        pool: &Pool,
+        retried: impl Iterator<Item = (Retried, String)>,
+        refusals: &mut Refusals,
+        aloft: &mut Aloft,
+    ) {
         let (source, rule) = (self.ledger.name(), pool.rule());
-        for outcome in retried {
+        for (outcome, stream) in retried {
             let flight = match outcome {
                 Retried::Sent(flight) => flight,
                 Retried::Refused(refusal) => {
-                    *refusals.entry(refusal).or_default() += 1;
+                    refusals.add(refusal);
+                    if refusal == Refusal::QueueGone {
+                        refusals.gone.insert(stream);
+                    }
                     continue;
                 }
             };
@@ -301,22 +316,16 @@ impl Retry {
         }
     }
 
-    fn tell_refusals(&self, pool: &Pool, refusals: &HashMap<Refusal, u64>) {
-        let (source, rule) = (self.ledger.name(), pool.rule());
-        for (refusal, count) in refusals {
-            self.metrics.refused(source, rule, *refusal, *count);
+    fn tell_refusals(&mut self, pool: &Pool, refusals: &Refusals) {
+        let (source, rule) = (self.ledger.name().to_owned(), pool.rule());
+        for (refusal, count) in &refusals.counts {
+            self.metrics.refused(&source, rule, *refusal, *count);
             match refusal {
                 Refusal::EntryGone => tracing::info!(
                     source,
                     rule,
                     entries = count,
                     "entries are gone from the DLQ before their retry: a person, or another loop, was faster"
-                ),
-                Refusal::QueueGone => tracing::warn!(
-                    source,
-                    rule,
-                    entries = count,
-                    "not retried: the queue's stream is gone, and no worker would read it; looking again in a minute"
                 ),
                 Refusal::DedupClaimed => tracing::info!(
                     source,
@@ -327,6 +336,34 @@ impl Retry {
                 other => tracing::debug!(source, rule, entries = count, reason = other.as_str(), "not retried"),
             }
         }
+        let now = monotonic();
+        for queue in &refusals.gone {
+            let told = self.told_gone.get(queue).is_some_and(|at| now.duration_since(*at) < TELL_GONE_EVERY);
+            if !told {
+                self.told_gone.insert(queue.clone(), now);
+                tracing::warn!(
+                    source,
+                    rule,
+                    queue,
+                    "not retried: this queue's stream does not exist, so no worker would see the job; start a worker \
+                     for the queue"
+                );
+            }
+        }
+    }
+}
+
+/// Why entries were not retried in one round.
+#[derive(Debug, Default)]
+struct Refusals {
+    counts: HashMap<Refusal, u64>,
+    /// Queue streams that do not exist.
+    gone: BTreeSet<String>,
+}
+
+impl Refusals {
+    fn add(&mut self, refusal: Refusal) {
+        *self.counts.entry(refusal).or_default() += 1;
     }
 }
 
