@@ -21,6 +21,7 @@ mod readme;
 mod replicas;
 mod retry_crashes;
 mod retry_ledger;
+mod retry_loop;
 mod rubbish;
 mod rules;
 mod storm;
