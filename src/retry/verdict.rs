@@ -34,7 +34,9 @@ pub fn conclude(flight: &Flight, sight: &Sight, at: Millis) -> Option<Step> {
         Sight::ReDied => ended(Verdict::ReDied, failure),
         // It has not run at all, and will not: that says nothing about what it would have met.
         Sight::Swallowed => ended(Verdict::LostSight, None),
-        Sight::Underway { .. } | Sight::Unclear if at > flight.confirm_by => ended(Verdict::LostSight, failure),
+        Sight::Underway { .. } if at > flight.confirm_by => ended(Verdict::LostSight, failure),
+        // That we could not look closely enough is not the dependency's fault.
+        Sight::Unclear if at > flight.confirm_by => ended(Verdict::LostSight, None),
         Sight::Underway { at: place, failing } => underway(flight, place, *failing, at),
         Sight::Unclear => None,
     }
@@ -84,7 +86,7 @@ mod tests {
             (true, underway(clock("retry:j:2"), true), false, Some((lost, None))),
             (false, Sight::Unclear, true, None),
             (true, Sight::Unclear, true, None),
-            (false, Sight::Unclear, false, Some((lost, failure))),
+            (false, Sight::Unclear, false, Some((lost, None))),
             (true, Sight::Unclear, false, Some((lost, None))),
             (false, Sight::RanThrough, true, Some((recovered, success))),
             (true, Sight::RanThrough, true, Some((recovered, success))),

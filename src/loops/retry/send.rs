@@ -25,6 +25,8 @@ const GROUPS: usize = 500;
 const TELL_GONE_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Retries of one pool in one round.
 const MOST: u32 = 500;
+/// Groups that are looked at when a canary is chosen.
+const GROUPS_FOR_A_CANARY: usize = 5_000;
 /// Entries read and retried together at most; fewer where they are huge.
 const PIECE: usize = 100;
 /// Entries of the first piece, when nothing is known of their size.
@@ -83,8 +85,15 @@ impl Retry {
             relook.pool = Some(Millis(now.0.saturating_add(UNKNOWN_MS)));
             return self.ledger.relook(&self.lease, generation, pool, &relook).await;
         };
-        let view = self.ledger.pool(generation, pool, GROUPS).await?;
+        let mut view = self.ledger.pool(generation, pool, GROUPS).await?;
         let learnt = PoolLearnt::read(view.learnt.as_deref());
+        if view.groups.len() >= GROUPS
+            && aloft.canaries(pool) == 0
+            && (1..=terms.pace.start).contains(&learnt.allowed(now, terms))
+        {
+            // It is for a canary to be chosen, the largest of those that failed least: one look in a pause.
+            view = self.ledger.pool(generation, pool, GROUPS_FOR_A_CANARY).await?;
+        }
         let groups = groups(&view, pool, aloft);
         let term_ms = self.term_ms();
         let bucket = self.buckets.entry(pool.rule().to_owned()).or_insert_with(|| Bucket::new(term_ms));

@@ -64,8 +64,9 @@ end
 -- What is on a queue from a time on, by job id: the newest entry's id, and whether it has failed. The second value tells
 -- whether that is all of it.
 local scanned = {}
-local function on_queue(stream, from)
-  local scan = scanned[stream]
+local function on_queue(stream, from, recent)
+  local which = (recent and 'recent ' or 'other ') .. stream
+  local scan = scanned[which]
   if not scan then
     scan = {jobs = {}}
     -- Somewhat earlier, because an id is made of another reading of the same clock.
@@ -77,7 +78,7 @@ local function on_queue(stream, from)
     end)
     -- A queue that workers read stays when it is empty; of one that is gone nobody knows what became of its jobs.
     scan.whole = whole and call('EXISTS', stream) == 1
-    scanned[stream] = scan
+    scanned[which] = scan
   end
   return scan.jobs, scan.whole
 end
@@ -158,11 +159,15 @@ local function may_have_died(job, since)
   return unread.jobs[job] or (unread.others_until and since <= unread.others_until)
 end
 
--- By queue stream the first time that any of its jobs was seen: a queue is looked through once, from then on.
-local earliest = {}
+-- By queue stream the first time that any of its jobs was seen: a queue is looked through once from then on, and once
+-- more for those that were seen just now. A new leader knows of long ago, and has more to look through than it may; that
+-- must not hide from it what it has seen itself since.
+local JUST_NOW_MS = 2000
+local earliest, earliest_recent = {}, {}
 for at = 1, #ARGV, EACH do
   local stream, seen = KEYS[tonumber(ARGV[at + 5])], tonumber(ARGV[at + 2])
-  earliest[stream] = math.min(earliest[stream] or seen, seen)
+  local first = now - seen <= JUST_NOW_MS and earliest_recent or earliest
+  first[stream] = math.min(first[stream] or seen, seen)
 end
 
 local function look(at)
@@ -188,7 +193,8 @@ local function look(at)
   if name then
     return string.sub(name, 1, 6) == 'retry:' and 'failing' or 'underway', 'clock', name
   end
-  local jobs, queue_whole = on_queue(stream, earliest[stream])
+  local recent = now - seen <= JUST_NOW_MS
+  local jobs, queue_whole = on_queue(stream, (recent and earliest_recent or earliest)[stream], recent)
   if jobs[job] then
     return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
   end
