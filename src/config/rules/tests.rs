@@ -265,7 +265,7 @@ fn problems_of_a_rule() {
             ),
             (
                 "window: '* 22-6 * * *'",
-                r#"3:13: "window" has "22-6" for the hour, which runs backwards; write 22-23,0-6"#,
+                r#"3:13: "window" has "22-6" for the hour, which cannot be read; write 0 to 23 (a night is 22-23,0-6), *, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)"#,
             ),
             ("window: '* * 31 2 *'", r#"3:13: "window" names no day that any year has; give a day that the month has"#),
             ("timezone: UTC", r#"3:5: "timezone" is given, but no "window"; give the window, or remove it"#),

@@ -138,13 +138,13 @@ impl Retry {
         let job = job(flight);
         match verdict {
             Verdict::Recovered => {
-                tracing::info!(source, rule, entry, job, task, retries, group, "a job has run through")
+                tracing::info!(source, rule, entry, job, task, retries, group, "a job has run through");
             }
             Verdict::Failing => {
                 tracing::debug!(source, rule, entry, job, task, retries, group, "a retried job fails again");
             }
             Verdict::ReDied => {
-                tracing::info!(source, rule, entry, job, task, retries, group, "a retried job died again")
+                tracing::info!(source, rule, entry, job, task, retries, group, "a retried job died again");
             }
             Verdict::LostSight => tracing::warn!(
                 source,

@@ -17,7 +17,7 @@ pub struct CronError {
 const FIELDS: [(&str, &str); 6] = [
     ("second", "0 to 59"),
     ("minute", "0 to 59"),
-    ("hour", "0 to 23"),
+    ("hour", "0 to 23 (a night is 22-23,0-6)"),
     ("day of the month", "1 to 31"),
     ("month", "1 to 12 or Jan to Dec"),
     ("day of the week", "0 to 7 or Sun to Sat"),
@@ -25,8 +25,6 @@ const FIELDS: [(&str, &str); 6] = [
 const HOUR: usize = 2;
 const DAY: usize = 3;
 const WEEKDAY: usize = 5;
-/// What stands between values.
-const SIGNS: [char; 3] = [',', '-', '/'];
 const ANY: [&str; FIELDS.len()] = ["*"; FIELDS.len()];
 
 /// The times of a clock that an expression names, from 1970 to 2100: those of one schedule, or of two if both the day of
@@ -50,15 +48,15 @@ impl Times {
         }
         let cannot = |place: usize| CronError {
             why: format!("has {:?} for the {}, which cannot be read", fields[place], FIELDS[place].0),
-            help: format!("write {}, *, a list (a,b), a range (a-b, upwards) or a step (*/n, a-b/n)", FIELDS[place].1),
+            help: format!("write {}, *, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)", FIELDS[place].1),
         };
-        let read = fields.iter().enumerate().map(|(place, field)| read(place, field).ok_or_else(|| cannot(place)));
-        let read: Vec<String> = read.collect::<Result<_, _>>()?;
+        let known = fields.iter().enumerate().map(|(place, field)| read(place, field).ok_or_else(|| cannot(place)));
+        let known: Vec<String> = known.collect::<Result<_, _>>()?;
         // As in crontab(5): a field that begins with a star does not restrict.
         let either = [DAY, WEEKDAY].iter().all(|&place| !fields[place].starts_with(['*', '?']));
         let schedules = match either {
-            true => vec![schedule(&read, WEEKDAY, "*"), schedule(&read, DAY, "*")],
-            false => vec![schedule(&read, WEEKDAY, &read[WEEKDAY])],
+            true => vec![schedule(&known, WEEKDAY, "*"), schedule(&known, DAY, "*")],
+            false => vec![schedule(&known, WEEKDAY, &known[WEEKDAY])],
         };
         let times = schedules.into_iter().collect::<Option<_>>().map(Times);
         times.filter(|times| times.next(DateTime::UNIX_EPOCH.naive_utc()).is_some()).ok_or_else(|| CronError {
@@ -91,16 +89,12 @@ impl Times {
     }
 }
 
-/// The field as the library wants it; none if it cannot be read.
+/// The field as the library wants it; none if it cannot be read by itself.
 fn read(place: usize, field: &str) -> Option<String> {
-    // The library reads on behind a comma, whatever follows. A step behind one value means different things to
-    // different crontabs.
-    let is_open = field.starts_with(SIGNS) || field.ends_with(SIGNS);
+    // A step behind one value means different things to different crontabs.
     let is_vague = |item: &str| item.contains('/') && !item.contains(['*', '?', '-']);
-    if is_open || field.split(',').any(is_vague) {
-        return None;
-    }
     match place {
+        _ if field.split(',').any(is_vague) => None,
         WEEKDAY => weekdays(field),
         _ => schedule(&ANY, place, field).map(|_| field.to_owned()),
     }
@@ -203,6 +197,10 @@ mod tests {
             (MINUTE, "-1"),
             (MINUTE, "+1"),
             (MINUTE, "1,"),
+            (MINUTE, ",1"),
+            (MINUTE, "1-"),
+            (MINUTE, "*/"),
+            (MINUTE, "/2"),
             (MINUTE, "1,,2"),
             (MINUTE, "?"),
             (MINUTE, "99999999999"),
@@ -256,8 +254,10 @@ mod tests {
             let error = CronError { why: why.to_owned(), help: help.to_owned() };
             assert_eq!(Times::parse(written).map(|times| times.says()), Err(error), "{written}");
         }
-        // Six fields for the reader, five for the library.
-        assert!(Times::parse("* 8, 9 * * *").unwrap_err().why.starts_with("has \"8,\" for the minute"));
+        // Six fields for the eye, five for the library.
+        for written in ["* 8, 9 * * *", "* 8 ,9 * * *", "* 8- 9 * * *", "* 8 /2 * * *", "* * * * Mon- Fri"] {
+            assert!(Times::parse(written).unwrap_err().why.ends_with(", which cannot be read"), "{written}");
+        }
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn openings_are_found_through_every_change_of_the_clocks() {
         ("the first time", "30 2 * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00.000Z"),
         ("once more", "30 2 * * *", "Europe/Berlin", "2026-10-25T00:31:00Z", "2026-10-25T01:30:00.000Z"),
         ("no third time", "30 2 * * *", "Europe/Berlin", "2026-10-25T01:31:00Z", "2026-10-26T01:30:00.000Z"),
+        ("that day once more", "30 2 25 10 *", "Europe/Berlin", "2026-10-25T00:31:00Z", "2026-10-25T01:30:00.000Z"),
         ("after both", "0 3 * * *", "Europe/Berlin", "2026-10-25T00:15:00Z", "2026-10-25T02:00:00.000Z"),
         ("open all along", "* 2 * * *", "Europe/Berlin", "2026-10-25T00:59:59.999Z", "2026-10-25T01:00:00.000Z"),
         // New York, 8 March 2026 at 07:00 UTC, and 1 November 2026 at 06:00 UTC.
