@@ -228,7 +228,7 @@ async fn what_was_learnt_holds_an_entry() {
     assert!(said["held_until"].is_string() && said["held_until"] == said["next_at"], "{said}");
     let (_, out, _) = plot.run("stats").await;
     assert!(out.contains("  retries   0 in flight, 1 entry in the due index\n"), "{out}");
-    assert!(out.contains("  rule      flaky: 0 in flight, 1 group on hold\n"), "{out}");
+    assert!(out.contains("  rule      flaky: 0 in flight, 1 hold\n"), "{out}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::{
         text::{count, counted, cut_line, line, when, when_or_until},
     },
     event::{rfc3339, text},
-    ledger::AuditLine,
+    ledger::{AuditLine, Refusal},
     letter::Millis,
     rule::{Action, Decision, Rules, Terms},
 };
@@ -129,7 +129,7 @@ impl Account {
             retries: job_known.then_some(entry.job.retries),
             max_retries: terms.map(|terms| terms.max_retries),
             held_until: held.and_then(rfc3339),
-            refusal: refusal_of(said.state, letter.is_some(), rules, source, entry).map(|refusal| refusal.as_str()),
+            refusal: refusal_of(said.state, letter.is_some(), rules, source, entry).map(Refusal::as_str),
             rules_in_force: around.map(|around| around.in_force),
             led: entry.overview.leader.is_some(),
             audit: entry.log.lines.iter().map(LineShown::of).collect(),

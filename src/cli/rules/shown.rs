@@ -90,7 +90,8 @@ fn write_text(trial: &Trial<'_>, io: &mut Io<'_>) -> Result<(), Failure> {
             let sample = [task.clone(), error.to_string()].into_iter().filter(|text| !text.is_empty());
             let sample = sample.collect::<Vec<_>>().join(": ");
             let (entries, sample) = (format!("{about}{}", count(*entries)), cut_line(&sample, LONGEST_SAMPLE));
-            writeln!(io.out, "  {entries:>8}  group {}  {sample}", line(group))?;
+            let shown = format!("  {entries:>8}  group {}  {sample}", line(group));
+            writeln!(io.out, "{}", shown.trim_end())?;
         }
         match tally.groups.are_estimated() {
             true if none_large => writeln!(io.out, "            many groups, none of them large")?,

@@ -179,8 +179,8 @@ async fn nothing_harmful_is_shown_and_a_narrow_terminal_suffices() {
 #[tokio::test]
 async fn very_many_jobs_and_groups_are_estimates_and_marked_as_such() {
     let of = |n: u32| {
-        let group = if n % 4 == 0 { 0 } else { n };
-        let task = if n % 2 == 0 { "send_email" } else { "parse_order" };
+        let group = if n.is_multiple_of(4) { 0 } else { n };
+        let task = if n.is_multiple_of(2) { "send_email" } else { "parse_order" };
         DeadLetter { group: Group(format!("{group:012x}")), task: task.into(), ..letter(&format!("{n}-0"), 60) }
     };
     let source = [Arc::new(Fake::new("orders", (0..10_000).map(of).collect()))];
