@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Next, Step};
+use super::{Next, Step, batch};
 use crate::{
     event::{EventData, Include, JobDead, Lane, rfc3339},
     ledger::{
@@ -19,19 +19,15 @@ use crate::{
     letter::DeadLetter,
     metrics::{DeadKind, Metrics},
     retry::{Fate, fate},
-    rule::Rules,
+    rule::{Action, Rules},
 };
 
 /// How long one read waits for the next death. Short enough that a leader notices a lost store soon.
 const BLOCK: Duration = Duration::from_secs(5);
 /// Entries of a batch at most.
 const LARGEST_BATCH: usize = 500;
-/// Entries of a batch while nothing is known of their size: a DLQ full of huge ones must not fill memory.
-const FIRST_BATCH: usize = 1;
 /// Entries of a batch after a pause: what comes now may be of another size than what came before it.
 const FRESH_BATCH: usize = 32;
-/// What a batch should weigh at most.
-const BATCH_BYTES: usize = 2 * 1024 * 1024;
 /// Tries at a plan that turns out to be made with the wrong counts each time. Only a person who retries by hand at this
 /// very moment can make more than one needed.
 const PLANS: usize = 5;
@@ -89,8 +85,9 @@ pub struct Ingest {
     metrics: Arc<Metrics>,
     options: IngestOptions,
     rules: watch::Receiver<Arc<Rules>>,
-    /// None before the ledger has adopted any rules in this term.
-    in_force: Option<InForce>,
+    in_force: InForce,
+    /// The ledger is to adopt the rules as they are now: at the beginning of a term, and when they have changed.
+    adopt: bool,
     /// What the ledger has confirmed.
     confirmed: Progress,
     committing: Option<Committing>,
@@ -115,11 +112,12 @@ impl Ingest {
             metrics,
             options,
             rules,
-            in_force: None,
+            in_force: InForce::default(),
+            adopt: true,
             confirmed: Progress { cursor: attached.cursor, existing: attached.existing },
             committing: None,
             reading: None,
-            batch_size: FIRST_BATCH,
+            batch_size: batch::FIRST,
             outbox_len: 0,
         }
     }
@@ -132,12 +130,16 @@ impl Ingest {
     /// Makes the ledger work by the rules as they are now. The entries that are already there are judged anew by another
     /// loop; from here on every plan is made by these.
     async fn adopt_rules(&mut self) -> Result<(), StoreError> {
+        // Until it is done: a store that fails in the middle must not leave the old rules in force.
+        self.adopt = true;
         self.confirm().await?;
         let rules = Arc::clone(&self.rules.borrow_and_update());
         let generation = self.ledger.adopt_rules(&self.lease, &self.confirmed.cursor, &rules.fingerprint).await?;
-        let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
+        let retrying = rules.retry.iter().filter(|rule| matches!(rule.action, Action::Retry(_)));
+        let names: Vec<&str> = retrying.map(|rule| rule.name.as_str()).collect();
         self.metrics.rules(self.ledger.name(), &names);
-        self.in_force = Some(InForce { rules, generation });
+        self.in_force = InForce { rules, generation };
+        self.adopt = false;
         Ok(())
     }
 
@@ -153,8 +155,8 @@ impl Ingest {
         tokio::select! {
             () = stop.cancelled() => Ok(None),
             () = changed(&mut self.rules) => {
-                // It counts as seen now; so that it is not taken for the rules in force:
-                self.in_force = None;
+                // It counts as seen now.
+                self.adopt = true;
                 Ok(None)
             }
             batch = self.ledger.read(&progress.cursor, self.batch_size, block) => batch.map(Some),
@@ -163,7 +165,8 @@ impl Ingest {
 
     /// Takes a batch through: reads on, plans it, and commits it once the commit before it stands.
     async fn take(&mut self, batch: Batch) -> Result<(), StoreError> {
-        self.batch_size = next_batch_size(self.batch_size, &batch);
+        let most = if batch.caught_up { FRESH_BATCH } else { LARGEST_BATCH };
+        self.batch_size = batch::next_size(self.batch_size, batch.heaviest, most);
         let (straight, size) = (batch.caught_up, self.batch_size);
         if !straight {
             let (ledger, after) = (Arc::clone(&self.ledger), batch.cursor.clone());
@@ -194,20 +197,24 @@ impl Ingest {
     /// Takes over what a commit has done; one that did nothing, because the ledger knows more of the jobs than the plan
     /// did, is planned and made anew.
     async fn bring_to_stand(&mut self, mut planned: Planned, mut end: PlanEnd<Committed>) -> Result<(), StoreError> {
-        for _ in 0..PLANS {
+        let mut plans = 0;
+        let committed = loop {
             match end {
-                PlanEnd::Stands(committed) => {
-                    self.stands(planned, &committed);
-                    return Ok(());
+                PlanEnd::Stands(committed) => break committed,
+                PlanEnd::Stale(_) if plans == PLANS => {
+                    let why = "the counts of a job change faster than they can be planned by";
+                    return Err(StoreError::Unexpected(why.to_owned()));
                 }
                 PlanEnd::Stale(counts) => {
+                    plans += 1;
                     let commit;
                     (planned, commit) = self.plan(planned.batch, Some(&counts));
                     end = self.ledger.commit(&self.lease, commit).await?;
                 }
             }
-        }
-        Err(StoreError::Unexpected("the counts of a job change faster than they can be planned by".to_owned()))
+        };
+        self.stands(planned, &committed);
+        Ok(())
     }
 
     /// Takes over what a commit has done.
@@ -248,7 +255,7 @@ impl Ingest {
                 existing_after = Some(Existing { until: existing.until.clone(), tally });
             }
         }
-        let in_force = self.in_force.clone().unwrap_or_default();
+        let in_force = &self.in_force;
         let death = |(n, letter): (usize, &DeadLetter)| {
             let before = counts.and_then(|counts| counts.get(n)).copied().unwrap_or_default();
             let Fate { rule, next_retry_at, plan } = fate(&in_force.rules, source, letter, before);
@@ -282,6 +289,26 @@ impl Ingest {
         (Planned { batch, announced, spent, after }, commit)
     }
 
+    /// One death in the log, with what the rules make of it.
+    fn tell(&self, letter: &DeadLetter, counts: JobCounts) {
+        let before = JobCounts { deaths: counts.deaths.saturating_sub(1), ..counts };
+        let Fate { rule, next_retry_at, .. } = fate(&self.in_force.rules, self.ledger.name(), letter, before);
+        tracing::info!(
+            source = self.ledger.name(),
+            entry = letter.entry_id,
+            job = letter.job_id,
+            task = letter.task,
+            reason = letter.reason.as_str(),
+            error = letter.error.kind,
+            group = letter.group.0,
+            deaths = counts.deaths,
+            retries = counts.retries,
+            rule,
+            next_retry_at = next_retry_at.and_then(rfc3339),
+            "a job is dead"
+        );
+    }
+
     fn count(&self, planned: &Planned, committed: &Committed) {
         let Planned { batch, announced, spent, .. } = planned;
         let first = batch.letters.len() - announced;
@@ -294,20 +321,9 @@ impl Ingest {
             self.metrics.jobs_dead(self.ledger.name(), kind, *count);
         }
         let source = self.ledger.name();
-        let counts = committed.jobs.last().copied().unwrap_or_default();
         match &batch.letters[first..] {
             [] => {}
-            [one] => tracing::info!(
-                source,
-                entry = one.entry_id,
-                job = one.job_id,
-                task = one.task,
-                reason = one.reason.as_str(),
-                group = one.group.0,
-                deaths = counts.deaths,
-                retries = counts.retries,
-                "a job is dead"
-            ),
+            [one] => self.tell(one, committed.jobs.last().copied().unwrap_or_default()),
             many => {
                 let again = committed.jobs.iter().skip(first).filter(|job| job.deaths > 1).count();
                 tracing::info!(source, deaths = many.len(), again, until = batch.cursor.0, "jobs are dead");
@@ -316,8 +332,8 @@ impl Ingest {
         for n in &committed.exhausted {
             let (Some(letter), Some(rule)) = (batch.letters.get(*n), spent.get(n)) else { continue };
             self.metrics.exhausted(source, rule);
-            let (entry, job, task) = (&letter.entry_id, &letter.job_id, &letter.task);
-            tracing::info!(source, entry, job, task, rule, "the allowance is spent: it waits for a person");
+            let (entry, job, task, group) = (&letter.entry_id, &letter.job_id, &letter.task, &letter.group.0);
+            tracing::warn!(source, entry, job, task, group, rule, "the allowance is spent: it waits for a person");
         }
         if let Some(letter) = committed.elsewhere.first().and_then(|n| batch.letters.get(*n)) {
             tracing::info!(
@@ -346,14 +362,6 @@ fn joined<T>(outcome: Result<Result<T, StoreError>, JoinError>) -> Result<T, Sto
     })
 }
 
-/// Twice as many as last time while they are small, and never more than weigh [`BATCH_BYTES`] if all were as heavy as the
-/// heaviest one seen.
-fn next_batch_size(last: usize, batch: &Batch) -> usize {
-    let fits = BATCH_BYTES / batch.heaviest.max(1);
-    let most = if batch.caught_up { FRESH_BATCH } else { LARGEST_BATCH };
-    fits.min(last.saturating_mul(2)).clamp(1, most)
-}
-
 #[async_trait]
 impl Step for Ingest {
     fn name(&self) -> &'static str {
@@ -367,7 +375,7 @@ impl Step for Ingest {
                 return Ok(Next::After(FULL_PAUSE));
             }
         }
-        if self.in_force.is_none() || self.rules.has_changed().unwrap_or(false) {
+        if self.adopt || self.rules.has_changed().unwrap_or(false) {
             self.adopt_rules().await?;
         }
         let Some(batch) = self.next_batch(stop).await? else { return Ok(Next::Again) };

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Next, Step};
+use super::{Next, Step, batch};
 use crate::{
     ledger::{Batch, JobCounts, Judge as JudgeStep, Judged, Judging, Lease, Plan, PlanEnd, RetryLedger, StoreError},
     metrics::Metrics,
@@ -14,7 +14,7 @@ use crate::{
     rule::Rules,
 };
 
-/// Entries of a page: small enough that deaths and retries go on meanwhile.
+/// Entries of a page at most: small enough that deaths and retries go on meanwhile.
 const PAGE: usize = 500;
 /// What lies between two pages.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -35,6 +35,7 @@ pub struct Judge {
     rules: watch::Receiver<Arc<Rules>>,
     /// Entries judged since the rules changed; none if there is nothing to judge.
     judged: Option<u64>,
+    page_size: usize,
 }
 
 impl Judge {
@@ -45,12 +46,13 @@ impl Judge {
         metrics: Arc<Metrics>,
         rules: watch::Receiver<Arc<Rules>>,
     ) -> Judge {
-        Judge { ledger, lease, metrics, rules, judged: None }
+        Judge { ledger, lease, metrics, rules, judged: None, page_size: batch::FIRST }
     }
 
     async fn page(&mut self, rules: &Rules, judging: Judging) -> Result<(), StoreError> {
         let source = self.ledger.name();
-        let (batch, mut counts) = self.ledger.read_to_judge(&judging.judged, &judging.until, PAGE).await?;
+        let (batch, mut counts) = self.ledger.read_to_judge(&judging.judged, &judging.until, self.page_size).await?;
+        self.page_size = batch::next_size(self.page_size, batch.heaviest, PAGE);
         let to = if batch.letters.is_empty() { judging.until.clone() } else { batch.cursor.clone() };
         for _ in 0..PLANS {
             let entries = plan(rules, source, &batch, &counts);

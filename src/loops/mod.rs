@@ -2,6 +2,7 @@
 //!
 //! Loops do not know each other; they meet in the ledger.
 
+mod batch;
 mod deliver;
 mod ingest;
 mod judge;

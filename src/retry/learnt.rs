@@ -157,11 +157,11 @@ impl Learnt {
 
     /// After this moment it says no more than a fresh start does, also of what was sent on the strength of it.
     pub fn keep_until(&self, terms: &Terms) -> Millis {
-        let proven = self.last.saturating_add(millis(good_for(terms).saturating_add(terms.confirm_within)));
+        let good = good_until(Millis(self.last), terms);
         if self.failures == 0 {
-            return Millis(proven);
+            return good;
         }
-        Millis(self.held_until.saturating_add(millis(PAUSES_FORGOTTEN_AFTER)).max(proven))
+        Millis(self.held_until.saturating_add(millis(PAUSES_FORGOTTEN_AFTER))).max(good)
     }
 
     /// A retry has recovered: twice as many may go, and a hold is lifted.
@@ -278,6 +278,11 @@ fn most(terms: &Terms) -> u32 {
 
 fn good_for(terms: &Terms) -> Duration {
     terms.min_age.max(GOOD_FOR_AT_LEAST)
+}
+
+/// Until when an outcome says something: also of what was sent on the strength of it, for as long as that may take.
+pub(super) fn good_until(last: Millis, terms: &Terms) -> Millis {
+    Millis(last.0.saturating_add(millis(good_for(terms).saturating_add(terms.confirm_within))))
 }
 
 fn longest_pause(terms: &Terms) -> Duration {

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    learnt::{Evidence, Hold, Learnt},
+    learnt::{self, Evidence, Hold, Learnt},
     window::Window,
 };
 use crate::{ledger::Rounds, letter::Millis, rule::Terms};
@@ -27,11 +27,13 @@ pub struct PoolLearnt {
     proven: Window,
     /// What its groups had learnt up to this moment counts no more; 0 if it all does.
     doubted_at: i64,
+    /// When the last outcome of any of its retries was; 0 if there was none.
+    last: i64,
 }
 
 impl Default for PoolLearnt {
     fn default() -> PoolLearnt {
-        PoolLearnt { canaries: Learnt::default(), proven: Window::of(PROVEN_WINDOW), doubted_at: 0 }
+        PoolLearnt { canaries: Learnt::default(), proven: Window::of(PROVEN_WINDOW), doubted_at: 0, last: 0 }
     }
 }
 
@@ -43,6 +45,7 @@ impl PoolLearnt {
             canaries: read.canaries.clamped(),
             proven: read.proven.resized(PROVEN_WINDOW),
             doubted_at: read.doubted_at.max(0),
+            last: read.last.max(0),
         }
     }
 
@@ -79,12 +82,14 @@ impl PoolLearnt {
 
     /// After this moment it says no more than a fresh start does.
     pub fn keep_until(&self, terms: &Terms) -> Millis {
-        self.canaries.keep_until(terms)
+        // Its proven groups send no canaries for as long as a drain lasts, and stand by what is kept here.
+        self.canaries.keep_until(terms).max(learnt::good_until(Millis(self.last), terms))
     }
 
     /// A retry of one of its groups has recovered. `evidence.since` is not looked at.
     pub(super) fn recovered(&mut self, now: Millis, terms: &Terms, evidence: Evidence, canary: bool) -> Option<Hold> {
         let evidence = Evidence { since: Millis(0), ..evidence };
+        self.last = now.0;
         if canary {
             return self.canaries.recovered(now, terms, evidence);
         }
@@ -114,6 +119,7 @@ impl PoolLearnt {
         dice: f64,
     ) -> Option<Hold> {
         let evidence = Evidence { since: Millis(0), ..evidence };
+        self.last = now.0;
         if canary {
             return self.canaries.failed(now, terms, evidence, dice);
         }
@@ -190,6 +196,17 @@ mod tests {
         pool.recovered(at(112), &terms, earlier, false);
         let evidence = sent(&pool, 130);
         assert_eq!(pool.failed(at(131), &terms, evidence, true, 0.0), Some(Hold::Begun { until: at(151) }));
+    }
+
+    #[test]
+    fn it_is_kept_for_as_long_as_its_proven_groups_go_on() {
+        let (terms, mut pool) = (terms(), PoolLearnt::default());
+        let canary = sent(&pool, 0);
+        pool.recovered(at(1), &terms, canary, true);
+        // A drain of an hour without another canary.
+        let evidence = sent(&pool, 3_599);
+        pool.recovered(at(3_600), &terms, evidence, false);
+        assert!(pool.keep_until(&terms) > at(3_600 + 15 * 60), "{:?}", pool.keep_until(&terms));
     }
 
     /// A pool whose proven groups fail one after the other from the beginning on.

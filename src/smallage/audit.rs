@@ -19,19 +19,14 @@ impl Smallage {
     }
 }
 
+/// A line is three pairs, so that it costs little to write: what was done and by whom; the entry, and more about it; the
+/// job and its task.
 fn line((id, fields): StreamEntry) -> AuditLine {
-    let field = |name: &str| {
-        let found = fields.iter().find(|(known, _)| known == name.as_bytes());
-        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+    let mut fields = fields.into_iter();
+    let mut pair = || {
+        let (name, value) = fields.next().unwrap_or_default();
+        [name, value].map(|text| String::from_utf8_lossy(&text).into_owned())
     };
-    AuditLine {
-        at: id_time(&id).unwrap_or_default(),
-        what: field("what"),
-        by: field("by"),
-        entry_id: field("entry"),
-        job_id: field("job"),
-        task: field("task"),
-        detail: field("detail"),
-        id,
-    }
+    let ([what, by], [entry_id, detail], [job_id, task]) = (pair(), pair(), pair());
+    AuditLine { at: id_time(&id).unwrap_or_default(), id, what, by, entry_id, job_id, task, detail }
 }

@@ -87,7 +87,7 @@ impl Smallage {
         ]);
         let plans = Plans::of(deaths.iter().map(|death| (&*death.entry_id, &*death.job_id, death.plan.as_ref())));
         let mut args = first_args(&token, commit, step);
-        args.extend([Arg::count(commit.generation), Arg::Int(AUDIT_LINES), Arg::len_of(deaths)]);
+        args.extend([Arg::count(commit.generation), Arg::Int(AUDIT_LINES), Arg::place(deaths.len())]);
         for death in deaths {
             let (head, tail) = death.event.as_deref().map_or(("", ""), split_at_hole);
             let job = if death.job_id.is_empty() { Arg::Int(0) } else { keys.number(self.keys.job(&death.job_id)) };

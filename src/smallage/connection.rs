@@ -315,6 +315,11 @@ impl KeyList {
         Arg::Int(number)
     }
 
+    /// Adds a key whose number follows from its place, whether it is there already or not.
+    pub(super) fn push(&mut self, key: String) {
+        self.keys.push(key);
+    }
+
     /// All of them, in order.
     pub(super) fn as_strs(&self) -> Vec<&str> {
         self.keys.iter().map(String::as_str).collect()
@@ -336,9 +341,9 @@ impl Arg<'_> {
         Arg::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// How many there are of these.
-    pub(super) fn len_of<T>(items: &[T]) -> Arg<'static> {
-        Arg::Int(i64::try_from(items.len()).unwrap_or(i64::MAX))
+    /// A place in a list, or how many there are in one.
+    pub(super) fn place(number: usize) -> Arg<'static> {
+        Arg::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
     fn len(&self) -> usize {

@@ -110,7 +110,7 @@ impl Smallage {
                 Some(Verdict::Recovered | Verdict::ReDied | Verdict::LostSight) => Ok(String::new()),
             })
             .collect::<Result<Vec<_>>>()?;
-        let mut args = vec![Arg::Text(&token), Arg::Int(AUDIT_LINES), Arg::len_of(settled)];
+        let mut args = vec![Arg::Text(&token), Arg::Int(AUDIT_LINES), Arg::place(settled.len())];
         for (one, json) in settled.iter().zip(&jsons) {
             let flight = &one.flight;
             args.extend([

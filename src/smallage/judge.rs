@@ -97,7 +97,7 @@ impl Smallage {
             Arg::Int(millis(REMEMBER_JOBS)),
             Arg::count(step.generation),
             Arg::Int(AUDIT_LINES),
-            Arg::len_of(entries),
+            Arg::place(entries.len()),
         ];
         for entry in entries {
             let job = if entry.job_id.is_empty() { Arg::Int(0) } else { keys.number(self.keys.job(&entry.job_id)) };

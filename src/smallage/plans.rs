@@ -51,10 +51,10 @@ impl<'a> Plans<'a> {
 
     /// Appends them to a call's arguments, and their keys to its keys, as `parts/plans.lua` wants them.
     pub(super) fn args<'s: 'a>(&'s self, names: &Keys, generation: u64, keys: &mut KeyList, args: &mut Vec<Arg<'a>>) {
-        args.push(Arg::len_of(&self.spent));
+        args.push(Arg::place(self.spent.len()));
         for spent in &self.spent {
             args.extend([
-                Arg::Int(i64::try_from(spent.number).unwrap_or(i64::MAX)),
+                Arg::place(spent.number),
                 Arg::Text(spent.event),
                 Arg::Text(spent.rule),
                 Arg::Text(spent.job_id),
@@ -67,7 +67,7 @@ impl<'a> Plans<'a> {
             .iter()
             .flat_map(|(place, entries)| entries.chunks(TOGETHER).map(|together| (*place, together)))
             .collect();
-        args.push(Arg::len_of(&groups));
+        args.push(Arg::place(groups.len()));
         for (place, entries) in groups {
             args.extend([
                 keys.number(names.due_group(generation, place)),
@@ -75,7 +75,7 @@ impl<'a> Plans<'a> {
                 Arg::Text(&place.pool.0),
                 Arg::Text(&place.group),
                 Arg::Int(entries.iter().map(|(due, _)| *due).min().unwrap_or_default()),
-                Arg::len_of(entries),
+                Arg::place(entries.len()),
             ]);
             args.extend(entries.iter().flat_map(|(due, entry_id)| [Arg::Int(*due), Arg::Text(entry_id)]));
         }

@@ -131,7 +131,7 @@ fn each_outside_library_has_one_owner() {
 
 #[test]
 fn loops_do_not_know_each_other() {
-    let names = ["deliver", "ingest", "renew", "survey", "trim"];
+    let names = ["deliver", "ingest", "judge", "renew", "retry", "survey", "trim"];
     for (path, text) in files("src/loops", "rs") {
         let code = code(&text);
         for name in names {
@@ -172,7 +172,7 @@ const FRAMEWORKS: [&str; 4] = ["dlq", "clock", "stream", "claim"];
 const WAYS: [(&str, &str); 4] = [
     ("parts/plans.lua", "call('XDEL', dlq, entry)"),
     ("retry.lua", "call('DEL', claim)"),
-    ("retry.lua", "call('XADD', stream, 'NOMKSTREAM', '*', unpack(fields))"),
+    ("retry.lua", "call('XADD', stream, 'NOMKSTREAM', '*', unpack(fields, 1, kept))"),
     ("retry.lua", "call('XDEL', dlq, unpack(removals))"),
 ];
 

@@ -16,7 +16,7 @@ use crate::support::{
     SOON, eventually,
     receiver::Request,
     redis::Options,
-    stage::{HECTIC, NS, RULE, Stage, Terms, leader},
+    stage::{HECTIC, NS, OUTAGES, RULE, Stage, Terms, leader},
     workers::{Hiring, QUEUE, QUICK, dedup_key},
 };
 
@@ -259,7 +259,7 @@ async fn somebody_else_on_the_same_dlq_does_no_harm() {
     leader(std::slice::from_ref(&sexton)).await;
     stage.enqueue("send_email", 150).await;
     stage.dead(150).await;
-    let breath = stage.breathing(Duration::from_millis(700));
+    let breath = stage.breathing(OUTAGES);
     let ByHand { put_back, taken } = meddle(stage.redis.connect().await, 120).await;
     drop(breath);
     assert!(put_back.len() > 10 && taken.len() > 3, "{put_back:?} {taken:?}");

@@ -1,32 +1,25 @@
 //! The retry loop under fire: leaders killed and frozen, Redis gone, full, forgetful or with a clock that jumps. By the
 //! workers' own log of runs nothing is lost, retried too early or too often, or run twice for one decision.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use redis::{AsyncCommands as _, Script, aio::MultiplexedConnection};
-use sexton::demo::worker::Conduct;
+use sexton::demo::worker::{Conduct, dlq_stream};
 
 use crate::support::{
     SOON, eventually,
     process::Sexton,
     receiver::Request,
     redis::Options,
-    stage::{HECTIC, NS, Stage, Terms, leader},
+    stage::{Breath, FLUTTER, HECTIC, NS, OUTAGES, Rhythm, Stage, Terms, leader},
     workers::Hiring,
 };
 
 /// After this, what has not been retried is not going to be without a reason.
 const LONG: Duration = Duration::from_millis(1_500);
-/// How long the dependency is down, and works, in turn.
-const BREATH: Duration = Duration::from_millis(700);
 /// How long everything may take to come to its end once the trouble is over.
 const IN_THE_END: Duration = Duration::from_secs(60);
 const KILLS: u32 = 100;
-
-/// Workers whose log is exact even where Redis dies under them.
-fn exact() -> Hiring {
-    Hiring { conduct: Conduct { one_step: true, ..Conduct::default() }, ..Hiring::default() }
-}
 
 /// The lease as it stands.
 async fn lease(con: &mut MultiplexedConnection) -> Option<String> {
@@ -46,18 +39,30 @@ async fn a_leader_killed_a_hundred_times_breaks_no_promise() {
     // Printed on failure: the same seed kills at the same moments, as far as the machine allows.
     let seed = fastrand::u64(..);
     println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    // Two sieges side by side take half the time: mostly they wait.
+    tokio::join!(siege(fastrand::Rng::with_seed(seed), FLUTTER), siege(fastrand::Rng::with_seed(seed + 1), OUTAGES));
+}
+
+/// Kills half of the leaders.
+async fn siege(mut random: fastrand::Rng, rhythm: Rhythm) {
     let mut stage = Stage::set(Options::default(), &Hiring::default(), HECTIC).await;
     let mut replicas = [stage.sexton(), stage.sexton()];
     leader(&replicas).await;
-    stage.enqueue("send_email", 300).await;
     stage.enqueue("parse_order", 3).await;
-    let breath = stage.breathing(BREATH);
-    for kill in 0..KILLS {
-        stage.enqueue("send_email", 5).await;
+    stage.wave(200).await;
+    let breath = stage.breathing(rhythm);
+    for kill in 0..KILLS / 2 {
+        stage.enqueue("send_email", 6).await;
         let leading = leader(&replicas).await;
-        // Anywhere: while it attaches, ingests, chooses, retries, looks, settles.
-        tokio::time::sleep(Duration::from_micros(random.u64(0..250_000))).await;
+        let most = if random.bool() {
+            // While it attaches, ingests, looks and settles, which it does at once.
+            60_000
+        } else {
+            // While it retries and follows.
+            until_something_is_retried(&mut stage.con).await;
+            30_000
+        };
+        tokio::time::sleep(Duration::from_micros(random.u64(0..most))).await;
         let held = lease(&mut stage.con).await;
         replicas[leading].process.kill();
         // Now and then the lease is waited for; mostly that would only be time.
@@ -71,7 +76,26 @@ async fn a_leader_killed_a_hundred_times_breaks_no_promise() {
     let retries = picture.retries(stage.allowed.max_attempts);
     assert!(retries.iter().any(|retry| !retry.ok) && retries.iter().any(|retry| retry.number > 1));
     stage.ledger_agrees(&picture).await;
-    println!("{} retries of {} jobs over {KILLS} kills", retries.len(), stage.jobs.len());
+}
+
+/// Waits until an entry leaves the DLQ, though not for ever.
+async fn until_something_is_retried(con: &mut MultiplexedConnection) {
+    let before = removed(con).await;
+    let more = async {
+        while removed(con).await <= before {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let _ = tokio::time::timeout(LONG, more).await;
+}
+
+/// Entries that have ever left the DLQ.
+async fn removed(con: &mut MultiplexedConnection) -> u64 {
+    let mut info = redis::cmd("XINFO");
+    let info: HashMap<String, redis::Value> =
+        info.arg("STREAM").arg(dlq_stream(NS)).query_async(con).await.expect("there is a DLQ");
+    let count = |name: &str| redis::from_redis_value_ref::<u64>(&info[name]).expect("a count");
+    count("entries-added") - count("length")
 }
 
 #[tokio::test]
@@ -79,10 +103,9 @@ async fn a_frozen_leader_that_wakes_retries_nothing() {
     let mut stage = Stage::set(Options::default(), &Hiring::default(), HECTIC).await;
     let replicas = [stage.sexton(), stage.sexton()];
     leader(&replicas).await;
-    stage.enqueue("send_email", 300).await;
-    let breath = stage.breathing(BREATH);
     for _ in 0..6 {
-        stage.enqueue("send_email", 20).await;
+        stage.wave(50).await;
+        let breath = stage.breathing(FLUTTER);
         let old = leader(&replicas).await;
         tokio::time::sleep(Duration::from_micros(fastrand::u64(0..300_000))).await;
         replicas[old].process.freeze();
@@ -90,30 +113,32 @@ async fn a_frozen_leader_that_wakes_retries_nothing() {
         leader(std::slice::from_ref(&replicas[new])).await;
         replicas[old].process.thaw();
         replicas[old].http().await.metric_is("sexton_leader", &[], 0.0).await;
+        drop(breath);
     }
-    drop(breath);
     let picture = stage.settles(IN_THE_END).await;
     stage.ledger_agrees(&picture).await;
 }
 
-/// One leader and many dead jobs.
+/// One leader, and workers whose log is exact even where Redis dies under them.
 async fn at_work(options: Options) -> (Stage, Sexton) {
-    let mut stage = Stage::set(options, &exact(), HECTIC).await;
+    let conduct = Conduct { one_step: true, ..Conduct::default() };
+    let stage = Stage::set(options, &Hiring { conduct, ..Hiring::default() }, HECTIC).await;
     let sexton = stage.sexton();
     leader(std::slice::from_ref(&sexton)).await;
-    stage.enqueue("send_email", 400).await;
-    stage.dead(400).await;
     (stage, sexton)
 }
 
-/// Waits until there are more retries than there were.
-async fn retries_go_on(stage: &mut Stage) {
+/// Has a wave of jobs die of a dependency that then works most of the time, and waits until they are being retried.
+async fn in_the_middle(stage: &mut Stage) -> Breath {
+    stage.wave(150).await;
     let before = retries(stage).await;
+    let breath = stage.breathing(FLUTTER);
     let deadline = sexton::clock::monotonic() + SOON;
     while retries(stage).await <= before {
         assert!(sexton::clock::monotonic() < deadline, "no retry within {SOON:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    breath
 }
 
 async fn retries(stage: &mut Stage) -> usize {
@@ -124,15 +149,14 @@ async fn retries(stage: &mut Stage) -> usize {
 #[tokio::test]
 async fn redis_is_killed_in_the_middle_and_comes_back() {
     let (mut stage, _sexton) = at_work(Options { appendonly: true, ..Options::default() }).await;
-    let breath = stage.breathing(BREATH);
     for _ in 0..4 {
-        retries_go_on(&mut stage).await;
-        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..300_000))).await;
+        let breath = in_the_middle(&mut stage).await;
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..600_000))).await;
         stage.redis.kill();
         stage.redis.start_again().await;
         stage.con = stage.redis.connect().await;
+        drop(breath);
     }
-    drop(breath);
     let picture = stage.settles(IN_THE_END).await;
     stage.ledger_agrees(&picture).await;
 }
@@ -140,15 +164,15 @@ async fn redis_is_killed_in_the_middle_and_comes_back() {
 #[tokio::test]
 async fn redis_runs_out_of_memory_in_the_middle() {
     let (mut stage, sexton) = at_work(Options::default()).await;
-    let breath = stage.breathing(BREATH);
     let limit = |bytes: u64| redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).to_owned();
     for _ in 0..4 {
-        retries_go_on(&mut stage).await;
+        let breath = in_the_middle(&mut stage).await;
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..600_000))).await;
         let () = limit(1).query_async(&mut stage.con).await.unwrap();
         tokio::time::sleep(Duration::from_millis(400)).await;
         let () = limit(0).query_async(&mut stage.con).await.unwrap();
+        drop(breath);
     }
-    drop(breath);
     sexton.process.says("OOM").await;
     let picture = stage.settles(IN_THE_END).await;
     stage.ledger_agrees(&picture).await;
@@ -157,7 +181,6 @@ async fn redis_runs_out_of_memory_in_the_middle() {
 #[tokio::test]
 async fn the_script_cache_is_flushed_again_and_again() {
     let (mut stage, _sexton) = at_work(Options::default()).await;
-    let breath = stage.breathing(BREATH);
     let mut con = stage.redis.connect().await;
     let flushing = tokio::spawn(async move {
         loop {
@@ -166,10 +189,10 @@ async fn the_script_cache_is_flushed_again_and_again() {
         }
     });
     for _ in 0..3 {
-        retries_go_on(&mut stage).await;
-        tokio::time::sleep(BREATH * 2).await;
+        let breath = in_the_middle(&mut stage).await;
+        tokio::time::sleep(LONG).await;
+        drop(breath);
     }
-    drop(breath);
     let picture = stage.settles(IN_THE_END).await;
     assert!(!flushing.is_finished());
     flushing.abort();

@@ -60,11 +60,9 @@ impl Retry {
             self.tell(step);
         }
         for (pool, outcome) in &outcomes {
-            for change in &outcome.changes {
-                // The gauge of held groups is to show it in this very round.
-                self.counted = None;
-                self.tell_change(pool, change);
-            }
+            self.tell_changes(pool, &outcome.changes, steps);
+            // The gauge of held groups is to show it in this very round.
+            self.counted = self.counted.filter(|_| outcome.changes.is_empty());
         }
         self.wake(steps).await
     }
@@ -120,10 +118,15 @@ impl Retry {
         if relooks.is_empty() {
             return Ok(());
         }
-        let generation = self.ledger.judging().await?.generation;
+        let (generation, now) = (self.ledger.judging().await?.generation, self.now());
         for (pool, groups) in relooks {
             let groups = groups.into_iter().map(|group| (group.to_owned(), None)).collect();
-            self.ledger.relook(&self.lease, generation, pool, &Relook { groups, pool: None }).await?;
+            let relook = Relook { groups, pool: Some(now) };
+            match self.ledger.relook(&self.lease, generation, pool, &relook).await {
+                // The rules have changed meanwhile; the new index knows nothing of this.
+                Err(StoreError::Moved) => break,
+                looked => looked?,
+            }
         }
         Ok(())
     }
@@ -169,19 +172,39 @@ impl Retry {
         );
     }
 
-    fn tell_change(&self, pool: &Pool, change: &Change) {
+    fn tell_changes(&self, pool: &Pool, changes: &[Change], steps: &[Step]) {
         let (source, rule) = (self.ledger.name(), pool.rule());
-        // A pool's hold always begins together with that of the group that caused it.
-        let Some(group) = &change.group else { return };
-        match change.hold {
-            Hold::Begun { until } => tracing::warn!(
-                source,
-                rule,
-                group,
-                until = rfc3339(until),
-                "retries of this group fail: on hold, then one canary again"
-            ),
-            Hold::Lifted => tracing::info!(source, rule, group, "a retry has recovered: the hold is lifted"),
+        let of_pool = steps.iter().map(|step| &step.flight).filter(|flight| flight.place.pool == *pool);
+        let of_pool: Vec<&Flight> = of_pool.collect();
+        let task = of_pool.first().and_then(|flight| flight.dead.task.as_deref());
+        for Change { group, hold } in changes {
+            let example = of_pool.iter().find(|flight| Some(&flight.place.group) == group.as_ref());
+            let error = example.map(|flight| flight.dead.error.to_string());
+            match (group, hold) {
+                (Some(group), Hold::Begun { until }) => tracing::warn!(
+                    source,
+                    rule,
+                    task,
+                    group,
+                    error,
+                    until = rfc3339(*until),
+                    "retries of this group fail: on hold, then one canary again"
+                ),
+                (Some(group), Hold::Lifted) => {
+                    tracing::info!(source, rule, task, group, "a retry has recovered: the hold is over");
+                }
+                // Of all groups of the task of which nothing good is known: they share one budget of canaries.
+                (None, Hold::Begun { until }) => tracing::info!(
+                    source,
+                    rule,
+                    task,
+                    until = rfc3339(*until),
+                    "no canary of any group of this task before then"
+                ),
+                (None, Hold::Lifted) => {
+                    tracing::info!(source, rule, task, "canaries of this task may go again");
+                }
+            }
         }
     }
 }

@@ -53,10 +53,12 @@ pub struct Retry {
     wanted: Wanted,
     /// The rules of the last round.
     known: Arc<Rules>,
-    /// What `per_second` still allows, by rule. A new leader begins with full ones.
+    /// What `per_second` still allows, by rule. A new leader begins with empty ones.
     buckets: HashMap<String, Bucket>,
     began: Instant,
     counted: Option<Instant>,
+    /// When it was last said of a queue stream that it does not exist.
+    told_gone: HashMap<String, Instant>,
     /// When each flight was last seen where it is; the ledger has that moment only as of its last change.
     seen: HashMap<String, Sighting>,
 }
@@ -87,6 +89,7 @@ impl Retry {
             buckets: HashMap::new(),
             began: monotonic(),
             counted: None,
+            told_gone: HashMap::new(),
             seen: HashMap::new(),
         }
     }
@@ -136,8 +139,10 @@ impl Retry {
     }
 }
 
+/// The rules that retry anything.
 fn names(rules: &Rules) -> Vec<&str> {
-    rules.retry.iter().map(|rule| rule.name.as_str()).collect()
+    let retrying = rules.retry.iter().filter(|rule| matches!(rule.action, Action::Retry(_)));
+    retrying.map(|rule| rule.name.as_str()).collect()
 }
 
 #[async_trait]

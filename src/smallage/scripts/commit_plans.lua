@@ -96,7 +96,7 @@ for n = 0, number - 1 do
           elsewhere[#elsewhere + 1] = n
         end
       end
-      job.entries = with_entry(job.entries, entry)
+      job.entries = with_entry(job.entries, entry, job.earlier)
     end
     job.seen = retries
     put('HSET', job.key, 'deaths', deaths, 'entries', job.entries, 'retries_seen', retries)

@@ -65,7 +65,7 @@ end
 for n = 0, number - 1 do
   local entry, job = ARGV[FIRST + EACH * n], job_of(n)
   if job then
-    local entries = with_entry(job.entries, entry)
+    local entries = with_entry(job.entries, entry, job.earlier)
     if entries ~= job.entries then
       job.entries = entries
       put('HSET', job.key, 'entries', entries)

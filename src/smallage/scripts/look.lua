@@ -36,39 +36,48 @@ local function has_failed(fields)
   return attempt ~= LAST_ATTEMPT and (tonumber(attempt or '') or 0) > 0
 end
 
--- What is on a queue from a time on, by job id: the newest entry's id, and whether it has failed. The second value tells
--- whether that is all of it.
-local scanned = {}
-local function on_queue(stream, from)
-  local scan = scanned[stream]
-  if scan then
-    return scan.jobs, scan.whole
-  end
-  scan = {jobs = {}, whole = false}
-  scanned[stream] = scan
-  -- Somewhat earlier, because an id is made of another reading of the same clock.
-  local after, entries, bytes = string.format('%.0f', math.max(from - 5, 0)), 0, 0
+-- Gives each entry of a stream from an id on to a function, as far as the limits allow. Gives how many there were, and
+-- whether that was all.
+local function each_entry(stream, after, take)
+  local entries, bytes = 0, 0
   while entries < MOST_ENTRIES and bytes < MOST_BYTES do
     local page = pcall('XRANGE', stream, after, '+', 'COUNT', PAGE)
     if page.err then
-      break
+      return entries, false
     end
     for i = 1, #page do
       local fields = page[i][2]
-      local id = field(fields, 'id')
-      if id then
-        scan.jobs[id] = {page[i][1], has_failed(fields)}
-      end
+      take(page[i][1], fields)
       for f = 2, #fields, 2 do
         bytes = bytes + #fields[f]
       end
     end
     entries = entries + #page
     if #page < PAGE then
-      scan.whole = true
-      break
+      return entries, true
     end
     after = '(' .. page[#page][1]
+  end
+  return entries, false
+end
+
+-- What is on a queue from a time on, by job id: the newest entry's id, and whether it has failed. The second value tells
+-- whether that is all of it.
+local scanned = {}
+local function on_queue(stream, from)
+  local scan = scanned[stream]
+  if not scan then
+    scan = {jobs = {}}
+    -- Somewhat earlier, because an id is made of another reading of the same clock.
+    local _, whole = each_entry(stream, string.format('%.0f', math.max(from - 5, 0)), function(entry, fields)
+      local id = field(fields, 'id')
+      if id then
+        scan.jobs[id] = {entry, has_failed(fields)}
+      end
+    end)
+    -- A queue that workers read stays when it is empty; of one that is gone nobody knows what became of its jobs.
+    scan.whole = whole and call('EXISTS', stream) == 1
+    scanned[stream] = scan
   end
   return scan.jobs, scan.whole
 end
@@ -101,32 +110,52 @@ local function on_clock(job, enqueued, seen)
   return nil, whole
 end
 
--- Whether the DLQ holds, or has held, deaths that the ledger has not read yet and that may be of a job put back then.
-local unread_from
-local function deaths_unread(since)
-  if unread_from == nil then
-    unread_from = false
-    local cursor = pcall('HGET', KEYS[1], 'cursor')
-    if type(cursor) ~= 'string' or not string.match(cursor, '^%d+%-%d+$') then
-      unread_from = math.huge
-    elseif call('EXISTS', dlq) == 1 then
-      local info = pcall('XINFO', 'STREAM', dlq)
-      local last = info.err and cursor or '0-0'
-      for i = 1, #info, 2 do
-        if info[i] == 'last-generated-id' then
-          last = info[i + 1]
-        end
-      end
-      if info.err then
-        unread_from = math.huge
-      elseif before(cursor, last) then
-        -- What was taken away unread can only be of a job that was already put back.
-        local left = #call('XRANGE', dlq, '(' .. cursor, '+', 'COUNT', 1) > 0
-        unread_from = left and math.huge or tonumber(string.match(last, '^%d+'))
-      end
-    end
+-- The deaths that the ledger has not read yet: the jobs they are of, and until when (ms) there may be others.
+local unread
+local function read_unread()
+  unread = {jobs = {}, others_until = nil}
+  local cursor = pcall('HGET', KEYS[1], 'cursor')
+  if type(cursor) ~= 'string' or not string.match(cursor, '^%d+%-%d+$') then
+    unread.others_until = math.huge
+    return
   end
-  return unread_from and since <= unread_from
+  if call('EXISTS', dlq) == 0 then
+    return
+  end
+  local info, known = pcall('XINFO', 'STREAM', dlq), {}
+  if info.err then
+    unread.others_until = math.huge
+    return
+  end
+  for i = 1, #info, 2 do
+    known[info[i]] = info[i + 1]
+  end
+  if not before(cursor, known['last-generated-id']) then
+    return
+  end
+  local entries, whole = each_entry(dlq, '(' .. cursor, function(_, fields)
+    local id = field(fields, 'id')
+    if id then
+      unread.jobs[id] = true
+    end
+  end)
+  local taken = known['max-deleted-entry-id'] or '0-0'
+  if not whole then
+    unread.others_until = math.huge
+  elseif entries == 0 then
+    unread.others_until = tonumber(string.match(known['last-generated-id'], '^%d+'))
+  elseif before(cursor, taken) then
+    -- What was taken away unread can only be of a job that had been put back before that.
+    unread.others_until = tonumber(string.match(taken, '^%d+'))
+  end
+end
+
+-- Whether a job that was seen at this time may have died since without the ledger having read of it.
+local function may_have_died(job, since)
+  if not unread then
+    read_unread()
+  end
+  return unread.jobs[job] or (unread.others_until and since <= unread.others_until)
 end
 
 -- By queue stream the first time that any of its jobs was seen: a queue is looked through once, from then on.
@@ -150,8 +179,9 @@ local function look(at)
       return has_failed(found[1][2]) and 'failing' or 'underway', where, place
     end
   end
-  local known = pcall('HMGET', record, 'entries', 'retries')
-  if not known.err and (known[1] or '') ~= '' then
+  local known = pcall('HMGET', record, 'entries', 'raised')
+  local raised = not known.err and known[2]
+  if raised and before(earlier_until(raised), string.match(known[1] or '', '%S+$') or '') then
     return 're_died', '', ''
   end
   local name, clock_whole = on_clock(job, tonumber(ARGV[at + 4]), seen)
@@ -163,7 +193,8 @@ local function look(at)
     return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
   end
   -- Without the job's record nothing would tell of its death; and a clock that has gone back hides what came since.
-  if known.err or not known[2] or not clock_whole or not queue_whole or now < seen or deaths_unread(seen) then
+  if not raised or not clock_whole or not queue_whole or now < seen or may_have_died(job, seen)
+  then
     return 'unclear', '', ''
   end
   local owner = claim and pcall('GET', claim)

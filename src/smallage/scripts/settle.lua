@@ -16,6 +16,8 @@ local flights, outbox, log, hold = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local most = ARGV[2]
 -- Nothing is kept for longer than this, whatever a lesson says: ten years.
 local LONGEST_MS = 315360000000
+-- A hold that has been over for so long is forgotten: an hour.
+local KEPT_HOLDS_MS = 3600000
 local FIRST, EACH = 4, 8
 local behind = FIRST + EACH * tonumber(ARGV[3])
 
@@ -84,4 +86,11 @@ for i = 1, #verdicts do
   end
 end
 put_all('HDEL', flights, ended)
+if behind < #ARGV then
+  -- Holds that are long over; nobody asks for them any more.
+  local over = pcall('ZRANGEBYSCORE', hold, '-inf', string.format('%.0f', now - KEPT_HOLDS_MS), 'LIMIT', 0, 500)
+  if not over.err and #over > 0 then
+    call('ZREM', hold, unpack(over))
+  end
+end
 return {'OK', skipped}

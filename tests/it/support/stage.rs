@@ -10,7 +10,7 @@ use sexton::{demo::job::Policy, letter::Millis};
 
 use super::{
     SOON,
-    audit::{Allowed, Picture, audit},
+    audit::{Allowed, Picture, Run, audit},
     eventually,
     process::Sexton,
     receiver::Receiver,
@@ -41,9 +41,10 @@ pub(crate) struct Terms {
     pub(crate) per_second: u32,
 }
 
-/// One second, no more with every retry, and so many canaries that something is always under way.
+/// One second, no more with every retry, and such a pace that something is always under way: also of a leader that
+/// lives for a moment only.
 pub(crate) const HECTIC: Terms =
-    Terms { min_age: 1.0, backoff: 1.0, max_backoff: 1.0, max_retries: 3, start: 20, per_second: 100 };
+    Terms { min_age: 1.0, backoff: 1.0, max_backoff: 1.0, max_retries: 3, start: 20, per_second: 10_000 };
 
 impl Terms {
     fn yaml(self) -> String {
@@ -145,6 +146,23 @@ impl Stage {
         numbers
     }
 
+    /// Breaks `smtp`, and waits until so many more jobs have died of it.
+    pub(crate) async fn wave(&mut self, count: u64) {
+        self.crew.dependencies.break_down("smtp");
+        let known = self.jobs.len();
+        self.enqueue("send_email", count).await;
+        let doomed: BTreeSet<&String> = self.jobs[known..].iter().collect();
+        eventually("a wave of jobs has died", SOON, || {
+            let (stage, doomed, mut con) = (&*self, &doomed, self.con.clone());
+            async move {
+                let picture = stage.crew.picture(&mut con).await;
+                let last = |run: &&Run| doomed.contains(&run.job) && run.attempt + 1 >= stage.policy.max_attempts;
+                (picture.runs.iter().filter(last).count() >= doomed.len()).then_some(())
+            }
+        })
+        .await;
+    }
+
     /// Waits until there are so many entries in the DLQ.
     pub(crate) async fn dead(&self, entries: usize) {
         eventually(&format!("{entries} are dead"), SOON, || {
@@ -233,14 +251,14 @@ impl Stage {
     }
 
     /// Makes `smtp` fail and work in turn, from now on until what is returned is dropped.
-    pub(crate) fn breathing(&self, every: Duration) -> Breath {
+    pub(crate) fn breathing(&self, rhythm: Rhythm) -> Breath {
         let dependencies = self.crew.dependencies.clone();
         Breath(tokio::spawn(async move {
             loop {
                 dependencies.break_down("smtp");
-                tokio::time::sleep(every).await;
+                tokio::time::sleep(rhythm.down).await;
                 dependencies.mend("smtp");
-                tokio::time::sleep(every).await;
+                tokio::time::sleep(rhythm.up).await;
             }
         }))
     }
@@ -250,6 +268,19 @@ impl Stage {
         Millis(super::workers::now(&mut self.con).await)
     }
 }
+
+/// How long a dependency is down, and works, in turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rhythm {
+    down: Duration,
+    up: Duration,
+}
+
+/// Outages: whole groups fail, are held, and come back.
+pub(crate) const OUTAGES: Rhythm = Rhythm { down: Duration::from_millis(400), up: Duration::from_millis(300) };
+/// Fewer than half of the runs fail, and fewer of the lives: groups go on mostly, and who dies again is retried as soon
+/// as it is old enough.
+pub(crate) const FLUTTER: Rhythm = Rhythm { down: Duration::from_millis(50), up: Duration::from_millis(70) };
 
 /// A dependency that comes and goes; it stays as it is when this is dropped.
 #[derive(Debug)]

@@ -29,15 +29,20 @@ local function last_id(dlq)
   return '0-0'
 end
 
--- Whether an entry was in the DLQ when its job was last put back, which is what `earlier` says. Then it tells of a life
--- before that: a crash has buried the job twice, and one burial was read late. A DLQ that begins anew has smaller ids
+-- The last id that the DLQ had given when a job was last put back. Its record says so in `raised`, with the time and the
+-- rule.
+local function earlier_until(raised)
+  return string.match(raised, '^%S+') or '0-0'
+end
+
+-- Whether an entry was in the DLQ when its job was last put back. Then it tells of a life before that: a crash has buried the job twice, and one burial was read late. A DLQ that begins anew has smaller ids
 -- than it had before: that proves nothing.
 local function of_earlier_life(earlier, entry, last)
   return not before(earlier, entry) and not before(last, earlier)
 end
 
--- The entries of a job with one more among them, in order, the newest eight.
-local function with_entry(entries, id)
+-- The entries of a job with one more among them, in order, the newest eight; without those of earlier lives.
+local function with_entry(entries, id, earlier)
   if entries == '' then
     return id
   end
@@ -46,9 +51,11 @@ local function with_entry(entries, id)
     if known == id then
       return entries
     end
-    list[#list + 1] = known
-    if before(known, id) then
-      at = #list + 1
+    if before(earlier, known) then
+      list[#list + 1] = known
+      if before(known, id) then
+        at = #list + 1
+      end
     end
   end
   table.insert(list, at, id)

@@ -6,8 +6,7 @@
 
 -- What is known of a job. A record of another type under its name counts as none.
 local function known_job(key)
-  local found = pcall('HMGET', key, 'deaths', 'retries', 'entries', 'retries_seen', 'earlier_until', 'exhausted',
-    'rule')
+  local found = pcall('HMGET', key, 'deaths', 'retries', 'entries', 'retries_seen', 'raised', 'exhausted')
   if found.err then
     found = {}
   end
@@ -18,9 +17,9 @@ local function known_job(key)
     retries = tonumber(found[2] or '') or 0,
     entries = found[3] or '',
     seen = tonumber(found[4] or '') or 0,
-    earlier = found[5] or '0-0',
+    earlier = earlier_until(found[5] or ''),
+    rule = string.match(found[5] or '', '^%S+ %S+ (.*)$') or '',
     exhausted = found[6],
-    rule = found[7] or '',
   }
 end
 

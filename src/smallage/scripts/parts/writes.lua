@@ -28,8 +28,8 @@ local function put_all(command, key, values)
   end
 end
 
--- Adds a line to the audit log. Where that is of another type, it does not stand in the way of what it tells of.
+-- Adds a line to the audit log: what was done and by whom; of which entry, and more about it; of which job, and its
+-- task. Where the log is of another type, it does not stand in the way of what it tells of.
 local function audit(log, most, what, by, entry, job, task, detail)
-  return pcall('XADD', log, 'MAXLEN', '~', most, '*', 'what', what, 'by', by, 'entry', entry, 'job', job, 'task', task,
-    'detail', detail)
+  return pcall('XADD', log, 'MAXLEN', '~', most, '*', what, by, entry, detail, job, task)
 end
