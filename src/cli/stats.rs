@@ -38,8 +38,9 @@ Examples:
   sexton stats -c sexton.yaml -o json
 
 Groups and tasks are counted over the newest 1,000 entries of each source. Entries in
-the due index wait for a rule to retry them, whether they are due or not; `sexton
-explain ENTRY` tells of one of them what it waits for.";
+the due index wait for a rule to retry them, whether they are due or not. A hold is one
+of a group, or of all groups of a task that have not recovered lately. `sexton explain
+ENTRY` tells of one entry what it waits for.";
 
 /// Arguments of `sexton stats`.
 #[derive(Args, Clone, Debug)]
@@ -99,7 +100,7 @@ struct Retries {
 struct RuleStands {
     /// Its retries without a verdict yet.
     in_flight: u64,
-    /// Its groups on hold at this moment.
+    /// Holds of its groups, and of tasks as a whole, at this moment.
     held: u64,
 }
 
@@ -109,8 +110,8 @@ impl Retries {
         for flight in flights {
             rules.entry(flight.place.pool.rule().to_owned()).or_default().in_flight += 1;
         }
-        for (rule, groups) in waiting.held {
-            rules.entry(rule).or_default().held = groups;
+        for (rule, holds) in waiting.held {
+            rules.entry(rule).or_default().held = holds;
         }
         Retries { in_flight: flights.len() as u64, waiting: waiting.entries, rules }
     }
@@ -286,8 +287,8 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
     let waiting = counted(*waiting, "entry", "entries");
     writeln!(out, "  retries   {} in flight, {waiting} in the due index", count(*in_flight))?;
     for (rule, RuleStands { in_flight, held }) in rules {
-        let held = counted(*held, "group", "groups");
-        writeln!(out, "  rule      {}: {} in flight, {held} on hold", line(rule), count(*in_flight))?;
+        let held = counted(*held, "hold", "holds");
+        writeln!(out, "  rule      {}: {} in flight, {held}", line(rule), count(*in_flight))?;
     }
     writeln!(
         out,

@@ -228,7 +228,7 @@ async fn what_was_learnt_holds_an_entry() {
     assert!(said["held_until"].is_string() && said["held_until"] == said["next_at"], "{said}");
     let (_, out, _) = plot.run("stats").await;
     assert!(out.contains("  retries   0 in flight, 1 entry in the due index\n"), "{out}");
-    assert!(out.contains("  rule      flaky: 0 in flight, 1 group on hold\n"), "{out}");
+    assert!(out.contains("  rule      flaky: 0 in flight, 1 hold\n"), "{out}");
 }
 
 #[tokio::test]
@@ -303,7 +303,7 @@ async fn new_rules_are_told_from_those_in_force() {
     let said = plot.expect(&entry, "not_judged", None, Some("slow"), "has not judged it by these rules yet").await;
     assert_eq!(said["rules_in_force"], false);
     let (_, out, _) = plot.run(&format!("explain {entry}")).await;
-    assert!(out.contains("  rules     these are not the rules that the leader works by"), "{out}");
+    assert!(out.contains("  rules     not those in force: the leader has not read these yet"), "{out}");
     let (_, out, _) = plot.run("rules try").await;
     assert!(out.ends_with("orders: these rules are not in force: the leader works by others\n"), "{out}");
 

@@ -11,6 +11,7 @@ use sexton::{
     hook::{body, of_status},
     letter::Millis,
     metrics,
+    retry::State,
     smallage::{Keys, record::decode},
 };
 
@@ -38,7 +39,7 @@ fn generated_parts_are_up_to_date() {
 }
 
 #[test]
-fn every_event_command_and_invariant_that_is_named_exists() {
+fn every_event_command_state_and_invariant_that_is_named_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     for kind in EventType::ALL {
@@ -50,6 +51,9 @@ fn every_event_command_and_invariant_that_is_named_exists() {
     for line in commands.take_while(|line| line.starts_with("  ")) {
         let Some(command) = line.split_whitespace().next().filter(|command| *command != "help") else { continue };
         assert!(readme.contains(&format!("`sexton {command}")), "README.md does not tell of sexton {command}");
+    }
+    for state in State::ALL {
+        assert!(readme.contains(&format!("| `{}` |", state.as_str())), "README.md does not tell of {}", state.as_str());
     }
     // ARCHITECTURE.md names the tests that hold each invariant; a test that was renamed must be renamed there.
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();

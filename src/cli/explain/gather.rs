@@ -89,6 +89,8 @@ async fn counts(ledger: &dyn RetryLedger, job_id: &str) -> ledger::Result<JobCou
 pub(super) struct Around {
     /// The ledger works by these rules.
     pub(super) in_force: bool,
+    /// It works by some rules.
+    pub(super) any_in_force: bool,
     /// These are no rules at all, and the ledger works by some.
     rules_unknown: bool,
     judged: bool,
@@ -112,6 +114,7 @@ impl Around {
         let in_force = judging.fingerprint == rules.fingerprint;
         let mut around = Around {
             in_force,
+            any_in_force: !judging.fingerprint.is_empty(),
             rules_unknown: rules.is_empty() && !in_force,
             judged: false,
             due: None,

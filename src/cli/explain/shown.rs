@@ -11,7 +11,7 @@ use crate::{
         text::{count, counted, cut_line, line, when, when_or_until},
     },
     event::{rfc3339, text},
-    ledger::AuditLine,
+    ledger::{AuditLine, Refusal},
     letter::Millis,
     rule::{Action, Decision, Rules, Terms},
 };
@@ -62,6 +62,8 @@ struct Shown {
     /// The queue it came from and its length, if a rule retries it.
     queue: Option<(String, Option<u64>)>,
     at: Vec<Millis>,
+    /// Whether the ledger works by any rules.
+    any_rules: bool,
     searched: u64,
     back_to: Option<Millis>,
     known: bool,
@@ -127,7 +129,7 @@ impl Account {
             retries: job_known.then_some(entry.job.retries),
             max_retries: terms.map(|terms| terms.max_retries),
             held_until: held.and_then(rfc3339),
-            refusal: refusal_of(said.state, letter.is_some(), rules, source, entry).map(|refusal| refusal.as_str()),
+            refusal: refusal_of(said.state, letter.is_some(), rules, source, entry).map(Refusal::as_str),
             rules_in_force: around.map(|around| around.in_force),
             led: entry.overview.leader.is_some(),
             audit: entry.log.lines.iter().map(LineShown::of).collect(),
@@ -141,6 +143,7 @@ impl Account {
                 leader: entry.overview.leader.as_ref().map(|lease| lease.holder.clone()),
                 queue: queue.map(|(around, letter)| (letter.origin.clone(), around.prospects.queue_length)),
                 at: entry.log.lines.iter().map(|line| line.at).collect(),
+                any_rules: around.is_some_and(|around| around.any_in_force),
                 searched: entry.log.searched,
                 back_to: entry.log.back_to,
                 known: entry.is_known(),
@@ -188,12 +191,12 @@ impl Account {
         if self.in_dlq {
             row(out, "leader", &shown.leader.as_deref().map_or("nobody leads".into(), line))?;
         }
-        if self.rules_in_force == Some(false) {
-            row(
-                out,
-                "rules",
-                "these are not the rules that the leader works by: it has not read them yet, or was given others",
-            )?;
+        match (self.rules_in_force, shown.any_rules) {
+            (Some(false), false) => row(out, "rules", "no leader has taken these rules yet")?,
+            (Some(false), true) => {
+                row(out, "rules", "not those in force: the leader has not read these yet, or was given others")?;
+            }
+            (Some(true) | None, _) => {}
         }
         self.write_log(out)
     }
@@ -217,7 +220,9 @@ impl Account {
         }
         let searched = counted(shown.searched, "line", "lines");
         let back_to = shown.back_to.map(|at| format!(", back to {}", when(shown.now, at))).unwrap_or_default();
-        if self.audit.is_empty() {
+        if shown.searched == 0 {
+            row(out, name, "the log is empty")?;
+        } else if self.audit.is_empty() {
             row(out, name, &format!("nothing about it in the newest {searched}{back_to}"))?;
         } else if !self.audit_complete {
             row(out, "", &format!("no more in the newest {searched}{back_to}"))?;

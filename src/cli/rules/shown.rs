@@ -84,14 +84,17 @@ fn write_text(trial: &Trial<'_>, io: &mut Io<'_>) -> Result<(), Failure> {
     for (verdict, tally) in shown(trial).filter(|(_, tally)| tally.entries > 0) {
         let (groups, more) = tally.groups.largest(TOP);
         let about = if tally.groups.are_estimated() { "~" } else { "" };
+        let none_large = groups.is_empty();
         writeln!(io.out, "\n{}", line(&name(verdict)))?;
-        for Group { group, count: entries, task, error } in groups {
+        for Group { group, count: entries, task, error, .. } in groups {
             let sample = [task.clone(), error.to_string()].into_iter().filter(|text| !text.is_empty());
             let sample = sample.collect::<Vec<_>>().join(": ");
             let (entries, sample) = (format!("{about}{}", count(*entries)), cut_line(&sample, LONGEST_SAMPLE));
-            writeln!(io.out, "  {entries:>8}  group {}  {sample}", line(group))?;
+            let shown = format!("  {entries:>8}  group {}  {sample}", line(group));
+            writeln!(io.out, "{}", shown.trim_end())?;
         }
         match tally.groups.are_estimated() {
+            true if none_large => writeln!(io.out, "            many groups, none of them large")?,
             true => writeln!(io.out, "            and many more groups")?,
             false if more > 0 => writeln!(io.out, "            and {}", counted(more, "more group", "more groups"))?,
             false => {}
@@ -128,7 +131,7 @@ fn write_text(trial: &Trial<'_>, io: &mut Io<'_>) -> Result<(), Failure> {
 fn cells(verdict: Verdict<'_>, tally: &Tally, now: Millis) -> [String; 7] {
     let retries = action(verdict) == "retry";
     let of_retry = |text: String| if retries { text } else { "-".to_owned() };
-    let (jobs, estimated) = tally.jobs.count();
+    let (jobs, estimated) = tally.jobs();
     [
         line(&name(verdict)).into_owned(),
         action(verdict).to_owned(),
@@ -227,7 +230,7 @@ impl<'t> Document<'t> {
 
 impl<'t> Item<'t> {
     fn of(verdict: Verdict<'_>, tally: &'t Tally) -> Item<'t> {
-        let (jobs, jobs_estimated) = tally.jobs.count();
+        let (jobs, jobs_estimated) = tally.jobs();
         let group = |group: &'t Group| GroupShown {
             group: &group.group,
             count: group.count,

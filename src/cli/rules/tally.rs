@@ -13,7 +13,7 @@ use crate::{
 
 /// Different jobs that are counted exactly; of more the count is off by some 2 %.
 const EXACT_JOBS: usize = 2_048;
-/// Groups that are counted apart; of more, the counts are too high by a hundredth of the entries at most.
+/// Groups that are counted apart; of more, each count is too high by a hundredth of the entries at most.
 const GROUPS: usize = 100;
 /// Characters of an error that are kept of a group.
 const LONGEST_ERROR: usize = 200;
@@ -29,8 +29,7 @@ pub(super) struct Tally {
     pub(super) due_now: u64,
     /// When the first of them is, or was, due.
     pub(super) first_due: Option<Millis>,
-    /// Their jobs.
-    pub(super) jobs: Distinct,
+    jobs: Distinct,
     /// Their groups.
     pub(super) groups: Groups,
 }
@@ -47,6 +46,11 @@ impl Tally {
         self.groups.add(letter);
     }
 
+    /// How many jobs they are of, and whether that is an estimate.
+    pub(super) fn jobs(&self) -> (u64, bool) {
+        self.jobs.count(self.entries)
+    }
+
     /// Notes that an entry that was counted is due then.
     pub(super) fn due(&mut self, at: Millis, now: Millis) {
         self.due_now += u64::from(at <= now);
@@ -56,7 +60,7 @@ impl Tally {
 
 /// How many different things there are: the smallest of their hashes tell how densely all of them lie.
 #[derive(Debug, Default)]
-pub(super) struct Distinct {
+struct Distinct {
     smallest: BTreeSet<u64>,
     crowded: bool,
 }
@@ -80,13 +84,13 @@ impl Distinct {
         }
     }
 
-    /// Their number, and whether it is an estimate.
-    pub(super) fn count(&self) -> (u64, bool) {
+    /// Their number, and whether it is an estimate; there are no more than `most`.
+    fn count(&self, most: u64) -> (u64, bool) {
         let kept = self.smallest.len() as u64;
         match self.smallest.last() {
             Some(largest) if self.crowded => {
                 let estimate = (u128::from(kept - 1) << 64) / u128::from((*largest).max(1));
-                (u64::try_from(estimate).unwrap_or(u64::MAX), true)
+                (u64::try_from(estimate).unwrap_or(u64::MAX).min(most), true)
             }
             _ => (kept, false),
         }
@@ -108,6 +112,8 @@ pub(super) struct Group {
     pub(super) group: String,
     /// Entries of it.
     pub(super) count: u64,
+    /// How many of these may be another group's.
+    doubtful: u64,
     /// The task they share.
     pub(super) task: String,
     /// The error of the newest one.
@@ -129,6 +135,7 @@ impl Groups {
         let mut fresh = Group {
             group: letter.group.0.clone(),
             count: 1,
+            doubtful: 0,
             task: letter.task.chars().take(LONGEST_ERROR).collect(),
             error: ErrorText { kind: cut(error.kind), message: cut(error.message) },
         };
@@ -139,14 +146,15 @@ impl Groups {
         // Space-saving: the newcomer takes the place and the count of the smallest.
         let smallest = self.kept.values().min_by_key(|group| group.count).map(|group| group.group.clone());
         let smallest = smallest.and_then(|group| self.kept.remove(&group));
-        fresh.count += smallest.map_or(0, |group| group.count);
+        fresh.doubtful = smallest.map_or(0, |group| group.count);
+        fresh.count += fresh.doubtful;
         self.kept.insert(fresh.group.clone(), fresh);
         self.crowded = true;
     }
 
-    /// The largest of them, up to `max`, and how many more were kept.
+    /// The largest of them, up to `max`, and how many more were kept. One that owes its count to others is none of them.
     pub(super) fn largest(&self, max: usize) -> (Vec<&Group>, u64) {
-        let mut all: Vec<&Group> = self.kept.values().collect();
+        let mut all: Vec<&Group> = self.kept.values().filter(|group| group.doubtful <= group.count / 2).collect();
         all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.group.cmp(&b.group)));
         let more = all.len().saturating_sub(max) as u64;
         all.truncate(max);
@@ -180,11 +188,12 @@ mod tests {
                 distinct.add(&job.as_str());
                 distinct.add(&job.as_str());
             }
-            let (count, is_estimate) = distinct.count();
+            let (count, is_estimate) = distinct.count(u64::MAX);
             assert_eq!(is_estimate, estimated, "{jobs}");
             let off = count.abs_diff(jobs.into());
             assert!(if estimated { off * 100 < u64::from(jobs) * 8 } else { off == 0 }, "{count} of {jobs}");
             assert!(distinct.smallest.len() <= EXACT_JOBS);
+            assert!(distinct.count(jobs.into()).0 <= jobs.into());
         }
     }
 
@@ -195,7 +204,7 @@ mod tests {
             tally.add(&DeadLetter { job_id: String::new(), ..of_group(n, 1) });
             tally.add(&DeadLetter { job_id: "same".to_owned(), ..of_group(n, 1) });
         }
-        assert_eq!((tally.entries, tally.jobs.count()), (6, (4, false)));
+        assert_eq!((tally.entries, tally.jobs()), (6, (4, false)));
     }
 
     #[test]
@@ -211,9 +220,9 @@ mod tests {
             tally.add(&of_group(n, group));
         }
         assert!(tally.groups.kept.len() <= GROUPS && tally.groups.are_estimated());
-        let (largest, more) = tally.groups.largest(2);
+        let (largest, more) = tally.groups.largest(10);
         let found: Vec<&str> = largest.iter().map(|group| &*group.group).collect();
-        assert_eq!((found, more), (vec!["000000000001", "000000000002"], 98));
+        assert_eq!((found, more), (vec!["000000000001", "000000000002"], 0), "and nothing that only looks large");
         for (group, real) in largest.iter().zip([5_000, 2_500]) {
             assert!((real..=real + 200).contains(&group.count), "{group:?}");
         }

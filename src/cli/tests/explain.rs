@@ -334,9 +334,13 @@ async fn rules_that_the_leader_does_not_work_by_are_mentioned() {
     let mut fake = waiting();
     fake.judging.fingerprint = "others".into();
     let ran = run(&[Arc::new(fake)], "sexton explain 2-0").await;
-    let note =
-        "  rules     these are not the rules that the leader works by: it has not read them yet, or was given others\n";
+    let note = "  rules     not those in force: the leader has not read these yet, or was given others\n";
     assert!(ran.out.contains(note), "{}", ran.out);
+    let mut fake = waiting();
+    fake.judging = Judging::default();
+    let ran = run(&[Arc::new(fake)], "sexton explain 2-0").await;
+    assert!(ran.out.contains("  rules     no leader has taken these rules yet\n"), "{}", ran.out);
+    assert!(ran.out.ends_with("  audit     the log is empty\n"), "{}", ran.out);
     let ran = run(&[Arc::new(waiting())], "sexton explain 2-0").await;
     assert!(!ran.out.contains("  rules     "), "{}", ran.out);
     // Without any, nothing can be said.

@@ -437,6 +437,57 @@ fn who_reads_the_sources_alone_needs_no_variable_of_a_hook() {
 }
 
 #[test]
+fn who_asks_what_rules_do_needs_no_variable_of_a_hook() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sexton.yaml");
+    let text = "sources: [{ name: a, smallage: { url: 'redis://x' } }]\nrules: ['${WORD}.yaml']\nhooks: [{ name: h, url: \
+                'http://h', secret: '${NOBODY}' }]\n";
+    std::fs::write(&path, text).unwrap();
+    std::fs::write(folder.path().join("hunter2.yaml"), "retry: [{ name: r, match: { source: a } }]").unwrap();
+    let (sources, rules) = read_for_rules(&path, &env()).unwrap();
+    assert_eq!(sources[0].name, "a");
+    assert_eq!(rules.read(&rules.look(), &env()).unwrap().retry[0].name, "r");
+    for (wrong, problem) in [
+        (text.replace("WORD", "NOBODY"), "2:9: the variable NOBODY is not set"),
+        (text.replace("redis://x", "${NOBODY}"), "1:39: the variable NOBODY is not set"),
+        (text.replace("hooks", "hoks"), "3:1: unknown key \"hoks\""),
+    ] {
+        std::fs::write(&path, &wrong).unwrap();
+        let found = read_for_rules(&path, &env()).map(|_| ()).unwrap_err().to_string();
+        assert!(found.starts_with(&format!("{}:{problem}", path.display())), "{found}");
+    }
+    std::fs::write(&path, text.replace("rules: ['${WORD}.yaml']\n", "")).unwrap();
+    assert!(read_for_rules(&path, &env()).unwrap().1.is_empty());
+}
+
+#[test]
+fn rules_files_of_the_command_line_are_read_like_those_of_a_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("rules")).unwrap();
+    std::fs::write(path("rules/10.yaml"), "retry: [{ name: a, match: { source: orders } }]").unwrap();
+    std::fs::write(path("20.yaml"), "retry: [{ name: b }]").unwrap();
+    let read = |names: &[&str]| {
+        let paths: Vec<_> = names.iter().map(|name| path(name)).collect();
+        let source = RulesSource::of_flags(paths.iter().map(std::path::PathBuf::as_path), vec!["orders".to_owned()]);
+        source.read(&source.look(), &env()).map_err(|problems| problems.to_string())
+    };
+    let names: Vec<String> = read(&["rules", "20.yaml"]).unwrap().retry.into_iter().map(|rule| rule.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert!(read(&[]).unwrap().is_empty());
+    let none = path("none");
+    assert_eq!(
+        read(&["none"]).unwrap_err(),
+        format!(
+            "command line: cannot read {none:?} for \"rules\": No such file or directory (os error 2); check path and \
+             permissions; relative paths begin in the working directory"
+        )
+    );
+    std::fs::write(path("20.yaml"), "retry: [{ name: b, match: { source: order } }]").unwrap();
+    assert!(read(&["20.yaml"]).unwrap_err().contains("20.yaml:1:37: \"order\" matches no source"));
+}
+
+#[test]
 fn files_that_cannot_be_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sexton.yaml");

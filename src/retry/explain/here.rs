@@ -41,6 +41,13 @@ pub(super) fn explain(facts: &Facts<'_>, here: &Here<'_>) -> Explanation {
         );
         return stays(State::Exhausted, sentence, Some(rule));
     }
+    if !here.judged && !here.led {
+        let sentence = format!(
+            "Nobody leads this source, so nothing is judged or retried until a sidecar runs; then rule {rule} would \
+             retry it."
+        );
+        return stays(State::NobodyLeads, sentence, Some(rule));
+    }
     if !here.judged {
         let sentence = format!(
             "Rule {rule} would retry it, but the leader has not judged it by these rules yet: it does so in the \

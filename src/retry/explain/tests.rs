@@ -258,6 +258,13 @@ fn entries_that_wait() -> Vec<State> {
              is about to judge it again.",
         ),
         expect(
+            &Case { led: false, judged: false, due: None, ..case() },
+            State::NobodyLeads,
+            None,
+            "Nobody leads this source, so nothing is judged or retried until a sidecar runs; then rule flaky would \
+             retry it.",
+        ),
+        expect(
             &Case { led: false, ..case() },
             State::NobodyLeads,
             Some(at(5)),
