@@ -86,12 +86,13 @@ retry:
   - name: bugs
     match: { history: same }
     action: leave
+  - { name: once, match: { history: unknown }, action: leave }
   - { name: rest, action: retry, min_age: 1d }
 alerts: []
 "#,
     );
     let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
-    assert_eq!(names, ["dependency-flaky", "bugs", "rest"]);
+    assert_eq!(names, ["dependency-flaky", "bugs", "once", "rest"]);
     let flaky = terms(&rules, "dependency-flaky");
     let durations = [flaky.min_age, flaky.max_backoff, flaky.confirm_within].map(|length| length.as_secs() / 60);
     assert_eq!((durations, flaky.max_retries, flaky.backoff), ([20, 720, 30], 5, 1.5));
@@ -102,6 +103,7 @@ alerts: []
     assert_eq!(matcher.task.as_ref().unwrap().written(), ["send_*", "charge_*"]);
     assert_eq!(matcher.history, None);
     assert!(matches!(rules.retry[1].action, Action::Leave));
+    assert_eq!(rules.retry[2].matcher.history.as_deref(), Some("unknown"));
     // What is not given has its default; max_backoff is never below min_age.
     let rest = terms(&rules, "rest");
     let day = Duration::from_secs(86_400);
@@ -213,6 +215,18 @@ fn problems_of_a_rule() {
                 r#"3:21: "error" holds a regular expression that cannot be used: unclosed group at its character 1; mend it there; put it in single quotes, and write $$ for $ before { or $"#,
             ),
             (
+                "match: { error: '/timeout/i' }",
+                r#"3:21: "error" has slashes around its expression, as in JavaScript; write it without them, and flags in front: (?i)timed out; a slash that is meant is [/]"#,
+            ),
+            (
+                "match: { reason: dead }",
+                r#"3:22: unknown value "dead" for "reason"; known reasons: max_attempts, max_deliveries, unknown_task"#,
+            ),
+            (
+                "action: leave\nmatch: { reason: dead }",
+                r#"4:22: unknown value "dead" for "reason"; known reasons: max_attempts, max_deliveries, unknown_task, malformed, shed"#,
+            ),
+            (
                 "match: { reason: malformed }",
                 r#"3:22: the reason "malformed" is never retried; remove it, or write action: leave"#,
             ),
@@ -220,8 +234,9 @@ fn problems_of_a_rule() {
                 "match: { reason: [max_attempts, shed] }",
                 r#"3:37: the reason "shed" is never retried; remove it, or write action: leave"#,
             ),
-            ("min_age: 99ms", r#"3:14: "min_age" is too short: 99ms; give 100ms to 14d"#),
-            ("min_age: 15d", r#"3:14: "min_age" is too long: 15d; give 100ms to 14d"#),
+            ("min_age: 99ms", r#"3:14: "min_age" is too short: "99ms"; give 100ms to 14d"#),
+            ("min_age: 15d", r#"3:14: "min_age" is too long: "15d"; give 100ms to 14d"#),
+            ("min_age: 10M", r#"3:14: "min_age" is too long: "10M"; give 100ms to 14d; M is months, m is minutes"#),
             (
                 "min_age: soon",
                 r#"3:14: expected a duration for "min_age", found "soon"; write it like 500ms, 10s, 5m, 24h or 7d"#,
@@ -234,14 +249,20 @@ fn problems_of_a_rule() {
                 "max_backoff: 5m",
                 r#"3:18: "max_backoff" is 5m, less than "min_age": 10m; no retry comes before min_age: raise the one, or lower the other"#,
             ),
+            // One that is wrong is compared with nothing.
+            (
+                "min_age: soon\nmax_backoff: 5m",
+                r#"3:14: expected a duration for "min_age", found "soon"; write it like 500ms, 10s, 5m, 24h or 7d"#,
+            ),
+            (
+                "pace: { start: 200, max_in_flight: 20000 }",
+                r#"3:40: "max_in_flight" is too large: "20000"; give at most 10000"#,
+            ),
             (
                 "max_retries: 0",
                 r#"3:18: "max_retries" is 0, so the rule would retry nothing; give at least 1; a rule that is to retry nothing has action: leave"#,
             ),
-            (
-                "max_retries: 1001",
-                r#"3:18: expected a whole number from 1 to 1000 for "max_retries", found "1001"; write digits only"#,
-            ),
+            ("max_retries: 1001", r#"3:18: "max_retries" is too large: "1001"; give at most 1000"#),
             (
                 "backoff: 0.5",
                 r#"3:14: expected a number from 1 to 100 for "backoff", found "0.5"; write it like 2 or 1.5"#,
@@ -258,14 +279,38 @@ fn problems_of_a_rule() {
                 "backoff: 1.2.3",
                 r#"3:14: expected a number from 1 to 100 for "backoff", found "1.2.3"; write it like 2 or 1.5"#,
             ),
-            ("confirm_within: 25h", r#"3:21: "confirm_within" is too long: 25h; give 100ms to 1d"#),
+            ("confirm_within: 25h", r#"3:21: "confirm_within" is too long: "25h"; give 100ms to 1d"#),
             (
                 "window: '* * * *'",
                 r#"3:13: "window" has 4 fields instead of 5 or 6; write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri"#,
             ),
             (
                 "window: '* 22-6 * * *'",
-                r#"3:13: "window" has "22-6" for the hour, which cannot be read; write 0 to 23 (a night is 22-23,0-6), *, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)"#,
+                r#"3:13: "window" has "22-6" for the hour, which runs backwards; write 22-23,0-6"#,
+            ),
+            (
+                "window: '* 24 * * *'",
+                r#"3:13: "window" has "24" for the hour, which cannot be read; write 0 to 23 (a night is 22-23,0-6), *, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)"#,
+            ),
+            (
+                "window: '0 8-19 * * *'",
+                r#"3:13: "window" is open for 1 minute an hour; write * 8-19 * * * for the whole hours, or name at least 6 minutes: 0-5 8-19 * * *"#,
+            ),
+            (
+                "window: '*/15 * * * Mon'",
+                r#"3:13: "window" is open for 4 minutes an hour; write * * * * Mon for the whole hours, or name at least 6 minutes: 0-5 * * * Mon"#,
+            ),
+            (
+                "window: '0 0 8 * * *'",
+                r#"3:13: "window" is open for 1 second an hour; write * 8 * * * for the whole hours, or name at least 6 minutes: 0-5 8 * * *"#,
+            ),
+            (
+                "window: * 8-19 * * *",
+                "3:13: this is not YAML: while scanning an anchor or alias, did not find expected alphabetic or numeric character; put a value that begins with * or & in quotes, here or in the line above",
+            ),
+            (
+                "window: */10 8-19 * * *",
+                "3:13: this is not YAML: while parsing node, found unknown anchor; put a value that begins with * or & in quotes, here or in the line above",
             ),
             ("window: '* * 31 2 *'", r#"3:13: "window" names no day that any year has; give a day that the month has"#),
             ("timezone: UTC", r#"3:5: "timezone" is given, but no "window"; give the window, or remove it"#),
@@ -335,6 +380,8 @@ fn a_rule_that_can_never_match_is_told_of() {
     // Of a rule with a problem it is not known what it takes.
     let broken = problems(&["retry: [{ name: early, match: { task: '[' } }]", late]);
     assert!(broken.len() == 1 && broken[0].starts_with("rules/1.yaml:1:"), "{broken:?}");
+    let unset = problems(&["retry: [{ name: early, match: { error: '${NOBODY}' } }]", late]);
+    assert!(unset.len() == 1 && unset[0].contains("NOBODY is not set"), "{unset:?}");
 }
 
 #[test]
@@ -491,6 +538,29 @@ fn what_cannot_be_looked_at_is_told_with_its_place() {
         assert_eq!(found.last().map(String::as_str), Some(expected), "{rules}");
     }
     drop(socket);
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_read_once_and_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("rules")).unwrap();
+    write(&folder.path().join("rules/1.yaml"), "one");
+    std::os::unix::fs::symlink("rules", folder.path().join("link")).unwrap();
+    let below = format!("{}/", folder.path().display());
+    for (rules, expected) in [
+        ("[rules, rules/1.yaml]", r#"2:16: "rules/1.yaml" of "rules" is read already, through "rules""#),
+        ("[rules, link]", r#"2:16: "link" of "rules" is read already, through "rules""#),
+        ("[rules/, rules]", r#"2:17: "rules" of "rules" is read already, through "rules/""#),
+        (
+            "[link/1.yaml, rules]",
+            r#"2:22: rules/1.yaml in the folder "rules" of "rules" is read already, through "link/1.yaml""#,
+        ),
+    ] {
+        let found = looked(folder.path(), rules);
+        let found: Vec<String> = found.iter().map(|part| part.replace(&below, "")).collect();
+        assert!(found.len() == 2 && found[0].ends_with("/1.yaml one"), "{rules}: {found:?}");
+        assert_eq!(found[1], expected, "{rules}");
+    }
 }
 
 #[test]
