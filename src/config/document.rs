@@ -28,6 +28,18 @@ pub(super) struct Node {
     size: usize,
 }
 
+impl Node {
+    /// Whether nothing in it is broken.
+    pub(super) fn is_whole(&self) -> bool {
+        match &self.value {
+            Value::Nothing | Value::Text(_) => true,
+            Value::List(items) => items.iter().all(|item| item.is_whole()),
+            Value::Map(entries) => entries.iter().all(|(_, node)| node.is_whole()),
+            Value::Broken => false,
+        }
+    }
+}
+
 /// What a value is.
 #[derive(Debug)]
 pub(super) enum Value {
@@ -80,7 +92,13 @@ pub(super) fn parse(
             Err(error) => {
                 let at = Position { line: error.marker().line(), column: error.marker().col() + 1 };
                 let message = format!("this is not YAML: {}", error.info());
-                problems.add(at, message, "check indentation, quotes and brackets here and in the line above");
+                // A star or an ampersand in front makes a value an alias or an anchor, whatever was meant.
+                let is_alias = ["alias", "anchor"].iter().any(|word| error.info().contains(word));
+                let help = match is_alias {
+                    true => "put a value that begins with * or & in quotes, here or in the line above",
+                    false => "check indentation, quotes and brackets here and in the line above",
+                };
+                problems.add(at, message, help);
                 return None;
             }
         }

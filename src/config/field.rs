@@ -200,9 +200,18 @@ impl<'n> Field<'n> {
     /// A whole number in a range, both ends included.
     pub(super) fn number(&self, min: u64, max: u64, problems: &mut Problems) -> Option<u64> {
         let expected = format!("a whole number from {min} to {max}");
-        self.parsed(&expected, "write digits only", problems, |text| {
-            text.parse().ok().filter(|number| (min..=max).contains(number))
-        })
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // Of digits alone none can be read that are too many.
+        let number = self.parsed(&expected, "write digits only", problems, |text| {
+            digits(text).then(|| text.parse().unwrap_or(u64::MAX))
+        })?;
+        let (wrong, help) = match number {
+            _ if number < min => ("small", format!("give at least {min}")),
+            _ if number > max => ("large", format!("give at most {max}")),
+            _ => return Some(number),
+        };
+        problems.add(self.at(), format!("{:?} is too {wrong}: {}", self.key, self.shown()), help);
+        None
     }
 
     /// A number, perhaps with decimals, in a range, both ends included.
@@ -221,8 +230,11 @@ impl<'n> Field<'n> {
         let duration = self.parsed("a duration", help, problems, |text| humantime::parse_duration(text).ok())?;
         if duration < min || duration > max {
             let wrong = if duration < min { "short" } else { "long" };
-            let message = format!("{:?} is too {wrong}: {}", self.key, value::duration(duration));
-            let help = format!("give {} to {}", value::duration(min), value::duration(max));
+            let message = format!("{:?} is too {wrong}: {}", self.key, self.shown());
+            let mut help = format!("give {} to {}", value::duration(min), value::duration(max));
+            if matches!(&self.node.value, Value::Text(text) if text.value.contains('M')) {
+                help.push_str("; M is months, m is minutes");
+            }
             problems.add(self.at(), message, help);
             return None;
         }

@@ -98,6 +98,13 @@ pub(super) fn regex(pattern: &str) -> Result<regex::Regex, String> {
     regex::Regex::new(pattern).map_err(|_| "it is too large".to_owned())
 }
 
+/// Whether this is an expression between slashes, perhaps with flags behind: `/time/i`. No slash stands in it bare.
+pub(super) fn is_between_slashes(pattern: &str) -> bool {
+    let Some((inner, flags)) = pattern.strip_prefix('/').and_then(|rest| rest.rsplit_once('/')) else { return false };
+    let is_closed = !inner.ends_with('\\') && !inner.replace("\\/", "").contains('/');
+    !inner.is_empty() && is_closed && flags.chars().all(|flag| "dgimsuvy".contains(flag))
+}
+
 fn at_character(span: &regex_syntax::ast::Span, kind: &dyn std::fmt::Display) -> String {
     if span.start.line > 1 {
         return format!("{kind} at its line {}, character {}", span.start.line, span.start.column);
@@ -191,6 +198,25 @@ mod tests {
             assert_eq!(regex(pattern).unwrap_err(), problem, "{pattern}");
         }
         assert!(regex(r"(?i)timed? ?out|\b(429|50[234])\b").is_ok());
+    }
+
+    #[test]
+    fn expressions_between_slashes_are_told_from_paths() {
+        for (pattern, between) in [
+            ("/timeout/i", true),
+            ("/timed? ?out/", true),
+            (r"/^https?:\/\/x/gi", true),
+            ("/", false),
+            ("//", false),
+            ("/api/v1/", false),
+            ("/orders/failed", false),
+            (r"/a\/", false),
+            ("[/]timeout[/]", false),
+            ("(?i)/timeout/", false),
+            ("a/b/", false),
+        ] {
+            assert_eq!(is_between_slashes(pattern), between, "{pattern}");
+        }
     }
 
     #[test]

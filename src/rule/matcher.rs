@@ -20,7 +20,7 @@ pub struct Matcher {
     pub reason: Option<Vec<String>>,
     /// Regular expression on `Type: message`.
     pub error: Option<Regex>,
-    /// `same` or `mixed`; none for `any`.
+    /// `same`, `mixed` or `unknown`; none for `any`.
     pub history: Option<String>,
     /// Fingerprints.
     pub group: Option<Vec<String>>,

@@ -322,10 +322,64 @@ fn the_shipped_rules_tell_trouble_outside_from_bugs() {
         (("OSError", "[Errno 113] No route to host"), "dependency-down retries"),
         (("psycopg.errors.DeadlockDetected", "deadlock detected"), "dependency-down retries"),
         (("OperationalError", "FATAL: sorry, too many clients already"), "dependency-down retries"),
+        (("openai.RateLimitError", "Error code: 429 - {'error': {'type': 'tokens'}}"), "rate-limited retries"),
+        (("aiohttp.client_exceptions.ClientResponseError", "429, message='', url='https://x'"), "rate-limited retries"),
+        (
+            ("botocore.exceptions.ClientError", "An error occurred (SlowDown) when calling the PutObject operation"),
+            "rate-limited retries",
+        ),
+        (("google.api_core.exceptions.TooManyRequests", "429 POST https://x"), "rate-limited retries"),
+        (
+            ("aiohttp.client_exceptions.ClientResponseError", "503, message='', url='https://x'"),
+            "dependency-down retries",
+        ),
+        (("openai.InternalServerError", "Error code: 500"), "dependency-down retries"),
+        (("google.api_core.exceptions.ServiceUnavailable", "503 failed"), "dependency-down retries"),
+        (("psycopg2.OperationalError", "server closed the connection unexpectedly"), "dependency-down retries"),
+        (("psycopg2.OperationalError", "FATAL:  the database system is starting up"), "dependency-down retries"),
+        (("psycopg2.OperationalError", "SSL connection has been closed unexpectedly"), "dependency-down retries"),
+        (("pymysql.err.OperationalError", "(2006, 'MySQL server has gone away')"), "dependency-down retries"),
+        (
+            ("pymysql.err.OperationalError", "(2013, 'Lost connection to MySQL server during query')"),
+            "dependency-down retries",
+        ),
+        (
+            (
+                "grpc._channel._InactiveRpcError",
+                "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE",
+            ),
+            "dependency-down retries",
+        ),
+        (("kafka.errors.NoBrokersAvailable", "NoBrokersAvailable"), "dependency-down retries"),
+        (("httpx.ConnectError", "All connection attempts failed"), "dependency-down retries"),
+        (
+            ("http.client.RemoteDisconnected", "Remote end closed connection without response"),
+            "dependency-down retries",
+        ),
         // Words and numbers of trouble in what is none.
         (("AttributeError", "'NoneType' object has no attribute 'timeout'"), "bugs-by-type leaves"),
         (("ValueError", "invalid timeout"), "bugs-by-type leaves"),
         (("app.errors.KeyError", "'connection_error'"), "bugs-by-type leaves"),
+        (("ModuleNotFoundError", "No module named 'timeout_decorator'"), "bugs-by-type leaves"),
+        (("ImportError", "cannot import name 'ReadTimeout' from 'requests'"), "bugs-by-type leaves"),
+        (("jsonschema.exceptions.ValidationError", "'request_timeout' is a required property"), "bugs-by-type leaves"),
+        (
+            (
+                "pydantic_core._pydantic_core.ValidationError",
+                "1 validation error for Settings\ntimeout\n  Input should be",
+            ),
+            "bugs-by-type leaves",
+        ),
+        (("botocore.exceptions.ParamValidationError", "Unknown parameter: \"Timeout\""), "bugs-by-type leaves"),
+        (("FileNotFoundError", "[Errno 2] No such file or directory: 'timeout.txt'"), "bugs-by-type leaves"),
+        (("PermissionError", "[Errno 13] Permission denied: '/run/timeouts'"), "bugs-by-type leaves"),
+        (("UnicodeDecodeError", "'utf-8' codec can't decode byte 0xff in 'timeout'"), "bugs-by-type leaves"),
+        (("OrderError", "error code: 429"), "bugs leaves"),
+        (("OrderError", "503, message='' was sent to nobody"), "bugs leaves"),
+        (("ReportError", "a slowdown of 30 % against last week"), "bugs leaves"),
+        (("PlanError", "status unavailable for plan 500"), "bugs leaves"),
+        (("ImportJobError", "the connection string has no host"), "bugs leaves"),
+        (("AccountError", "the customer closed the account; reopen it first"), "bugs leaves"),
         (("OrderError", "order 429 has no line items"), "bugs leaves"),
         (("OrderError", "order 503: nothing to ship"), "bugs leaves"),
         (("OrderError", "the limit is exceeded by 3"), "bugs leaves"),
@@ -338,6 +392,11 @@ fn the_shipped_rules_tell_trouble_outside_from_bugs() {
         (("OrderError", "order 7 is locked"), Verdict::Mixed, "unwell retries"),
         (("OrderError", "order 7 is locked"), Verdict::Unknown, "no rule"),
         (("TimeoutError", ""), Verdict::Unknown, "dependency-down retries"),
+        (
+            ("AttributeError", "'NoneType' object has no attribute 'timeout'"),
+            Verdict::Unknown,
+            "bugs-by-type-once leaves",
+        ),
     ] {
         assert_eq!(decided(&rules, &died(error, verdict)), expected, "{error:?} {verdict:?}");
     }

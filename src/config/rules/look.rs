@@ -1,10 +1,11 @@
 //! What stands in the rules files at one moment.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     ffi::{OsStr, OsString},
     fs, io,
     io::Read as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use sha2::{Digest as _, Sha256};
@@ -16,6 +17,8 @@ use crate::config::problem::Position;
 const MOST_BYTES: usize = 1024 * 1024;
 const CHECK_PATH: &str = "check path and permissions; relative paths begin in the folder of the configuration";
 const CHECK_FLAG: &str = "check path and permissions; relative paths begin in the working directory";
+const NO_GLOBS: &str = "globs are not expanded: name the folder, and every *.yaml and *.yml in it is read";
+const ONCE: &str = "each file is read once: remove one of the two";
 /// Files in one folder at most.
 const MOST_FILES: usize = 256;
 
@@ -97,7 +100,7 @@ impl RulesText {
 impl RulesSource {
     /// Looks at all files. Blocks, but not for long: there are few of them, and they are small.
     pub fn look(&self) -> RulesText {
-        let mut look = Look { parts: Vec::new(), room: MOST_BYTES };
+        let mut look = Look { parts: Vec::new(), room: MOST_BYTES, seen: HashMap::new() };
         for listed in &self.listed {
             look.at(listed);
         }
@@ -109,12 +112,23 @@ struct Look {
     parts: Vec<Part>,
     /// Bytes that may still be read.
     room: usize,
+    /// Every file and folder so far, links followed, and what the configuration calls it or its folder.
+    seen: HashMap<PathBuf, String>,
 }
 
 impl Look {
     fn at(&mut self, listed: &Listed) {
         let Listed { path, shown, at } = listed;
-        let check_path = if at.is_some() { CHECK_PATH } else { CHECK_FLAG };
+        let check_path = match at {
+            _ if shown.contains('*') => NO_GLOBS,
+            Some(_) => CHECK_PATH,
+            None => CHECK_FLAG,
+        };
+        if let Some(before) = self.seen_before(path, shown) {
+            let message = format!("{shown} of \"rules\" is read already, through {before}");
+            self.parts.push(Part::Unusable { at: *at, message, help: ONCE.to_owned() });
+            return;
+        }
         // What follows a symlink counts, as a ConfigMap's files are symlinks.
         let found = fs::metadata(path).and_then(|what| if what.is_dir() { names(path).map(Some) } else { Ok(None) });
         let trouble = match found {
@@ -129,7 +143,7 @@ impl Look {
             }
             Ok(Some(names)) => {
                 for name in names {
-                    self.file_in_folder(&path.join(name));
+                    self.file_in_folder(&path.join(name), listed);
                 }
                 None
             }
@@ -146,8 +160,14 @@ impl Look {
         }
     }
 
-    fn file_in_folder(&mut self, path: &Path) {
+    fn file_in_folder(&mut self, path: &Path, folder: &Listed) {
         let name = path.display().to_string();
+        if let Some(before) = self.seen_before(path, &folder.shown) {
+            let message =
+                format!("{name} in the folder {} of \"rules\" is read already, through {before}", folder.shown);
+            self.parts.push(Part::Unusable { at: folder.at, message, help: ONCE.to_owned() });
+            return;
+        }
         let part = match self.content(path) {
             Ok(bytes) => Part::File { name, bytes },
             Err(error) => Part::UnusableFile {
@@ -157,6 +177,17 @@ impl Look {
             },
         };
         self.parts.push(part);
+    }
+
+    /// Through what this was looked at before. What is not there never was, and is told of by who reads it.
+    fn seen_before(&mut self, path: &Path, shown: &str) -> Option<String> {
+        match self.seen.entry(fs::canonicalize(path).ok()?) {
+            Entry::Occupied(seen) => Some(seen.get().clone()),
+            Entry::Vacant(place) => {
+                place.insert(shown.to_owned());
+                None
+            }
+        }
     }
 
     fn content(&mut self, path: &Path) -> io::Result<Vec<u8>> {

@@ -129,7 +129,9 @@ impl RulesSource {
             }
             let before = problems.count();
             if let Some(rule) = retry::rule(item, names, self.sources.as_deref(), problems) {
-                read.push(Read { rule, file: number, at: item.at(), sound: problems.count() == before });
+                // What is broken in the document was noted when that was read.
+                let sound = problems.count() == before && item.node.is_whole();
+                read.push(Read { rule, file: number, at: item.at(), sound });
             }
         }
     }

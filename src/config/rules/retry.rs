@@ -12,6 +12,7 @@ use crate::{
         source::Names,
         value,
     },
+    letter::Reason,
     rule::{Action, Matcher, Pace, RetryRule, Terms, Window, Zone},
 };
 
@@ -39,12 +40,13 @@ pub(super) fn rule(
 ) -> Option<RetryRule> {
     let section = field.section(&shape::RETRY_RULE, problems)?;
     let name = names.take(&section, problems);
-    let matcher = match section.get("match") {
-        None => Some(Matcher::default()),
-        Some(field) => matching::matcher(field, sources, problems),
-    };
     let actions = [("retry", true), ("leave", false)];
     let retries = section.get("action").and_then(|field| field.choice("actions", &actions, problems)).unwrap_or(true);
+    let offered: Vec<&str> = Reason::NAMES.into_iter().filter(|reason| !retries || !NEVER.contains(reason)).collect();
+    let matcher = match section.get("match") {
+        None => Some(Matcher::default()),
+        Some(field) => matching::matcher(field, sources, &offered, problems),
+    };
     let action = if retries {
         refuse_never(&section, problems);
         Action::Retry(Box::new(terms(&section, problems)))
@@ -81,13 +83,16 @@ fn terms(section: &Section<'_>, problems: &mut Problems) -> Terms {
         let field = section.get(key)?;
         Some((field, field.duration(SHORTEST, max, problems)?))
     };
-    if let Some((_, age)) = duration("min_age", LONGEST_AGE, problems) {
+    let min_age = duration("min_age", LONGEST_AGE, problems);
+    if let Some((_, age)) = min_age {
         terms.min_age = age;
         terms.max_backoff = terms.max_backoff.max(age);
     }
+    // With one that is given but wrong nothing can be compared.
+    let is_known = min_age.is_some() || section.get("min_age").is_none();
     if let Some((field, age)) = duration("max_backoff", LONGEST_AGE, problems) {
         terms.max_backoff = age;
-        if age < terms.min_age {
+        if is_known && age < terms.min_age {
             let min_age = value::duration(terms.min_age);
             let message = format!("{:?} is {}, less than \"min_age\": {min_age}", field.key, value::duration(age));
             problems.add(field.at(), message, "no retry comes before min_age: raise the one, or lower the other");
@@ -110,20 +115,23 @@ fn terms(section: &Section<'_>, problems: &mut Problems) -> Terms {
 }
 
 fn pace(section: &Section<'_>, pace: &mut Pace, problems: &mut Problems) {
+    let mut is_known = true;
     let limits = [
         ("max_in_flight", MOST_IN_FLIGHT, &mut pace.max_in_flight),
         ("per_second", MOST_PER_SECOND, &mut pace.per_second),
     ];
     for (key, max, limit) in limits {
-        if let Some(number) = section.get(key).and_then(|field| count(field, max, problems)) {
-            *limit = number;
+        let Some(field) = section.get(key) else { continue };
+        match count(field, max, problems) {
+            Some(number) => *limit = number,
+            None => is_known &= key != "max_in_flight",
         }
     }
     if let Some(field) = section.get("start")
         && let Some(start) = count(field, MOST_IN_FLIGHT, problems)
     {
         pace.start = start;
-        if start > pace.max_in_flight {
+        if is_known && start > pace.max_in_flight {
             let message = format!("\"start\" is {start}, more than \"max_in_flight\": {}", pace.max_in_flight);
             problems.add(field.at(), message, "lower the one, or raise the other");
         }
@@ -151,14 +159,15 @@ fn window(section: &Section<'_>, problems: &mut Problems) -> Option<Window> {
     let zone = zone.and_then(|field| timezone(field, problems)).unwrap_or(Zone::UTC);
     let field = window?;
     let text = field.text(problems)?;
-    match Window::parse(text, zone) {
+    let window = Window::parse(text, zone);
+    match window.and_then(|window| window.hardly_open().map_or(Ok(window), Err)) {
         Ok(window) => Some(window),
         Err(error) => {
             // The error shows parts of the text; those that a variable gave are not to be seen.
             let is_written = matches!(&field.node.value, Value::Text(text) if text.written.is_none());
             let (why, help) = match is_written {
                 true => (error.why, error.help),
-                false => (format!("cannot be read: {}", field.shown()), "give it in the form of crontab".to_owned()),
+                false => (format!("cannot be used: {}", field.shown()), "give it in the form of crontab".to_owned()),
             };
             problems.add(field.at(), format!("{:?} {why}", field.key), help);
             None

@@ -23,8 +23,8 @@ fn what_is_wrong_with_the_file_as_a_whole() {
             ),
             (
                 "sources: *nobody",
-                "1:10: this is not YAML: while parsing node, found unknown anchor; check indentation, quotes \
-             and brackets here and in the line above",
+                "1:10: this is not YAML: while parsing node, found unknown anchor; put a value that begins with * or & \
+             in quotes, here or in the line above",
             ),
             (
                 "- a\n",
@@ -247,7 +247,10 @@ fn problems_of_hooks() {
                 "match: { error: '(x' }",
                 r#"6:21: "error" holds a regular expression that cannot be used: unclosed group at its character 1; mend it there; put it in single quotes, and write $$ for $ before { or $"#,
             ),
-            ("match: { history: both }", r#"6:23: unknown value "both" for "history"; known values: any, same, mixed"#),
+            (
+                "match: { history: both }",
+                r#"6:23: unknown value "both" for "history"; known values: any, same, mixed, unknown"#,
+            ),
             (
                 "match: { group: 7C1F0E9A2B44 }",
                 r#"6:21: expected a group for "group", found "7C1F0E9A2B44"; give its 12 hexadecimal digits in lower case"#,
@@ -277,15 +280,19 @@ fn problems_of_hooks() {
                 "timeout: 10",
                 r#"6:14: expected a duration for "timeout", found "10"; write it like 500ms, 10s, 5m, 24h or 7d"#,
             ),
-            ("timeout: 99ms", r#"6:14: "timeout" is too short: 99ms; give 100ms to 2m"#),
-            ("timeout: 121s", r#"6:14: "timeout" is too long: 121s; give 100ms to 2m"#),
-            ("timeout: 1m\ngive_up_after: 59s", r#"7:20: "give_up_after" is too short: 59s; give 1m to 30d"#),
-            ("give_up_after: 31d", r#"6:20: "give_up_after" is too long: 31d; give 10s to 30d"#),
+            ("timeout: 99ms", r#"6:14: "timeout" is too short: "99ms"; give 100ms to 2m"#),
+            ("timeout: 121s", r#"6:14: "timeout" is too long: "121s"; give 100ms to 2m"#),
+            ("timeout: 1m\ngive_up_after: 59s", r#"7:20: "give_up_after" is too short: "59s"; give 1m to 30d"#),
+            ("give_up_after: 31d", r#"6:20: "give_up_after" is too long: "31d"; give 10s to 30d"#),
             (
                 "include: payload",
                 r#"6:14: expected a list for "include", found a text; write each item behind a dash, or [] for none"#,
             ),
             ("include: [payloads]", r#"6:15: unknown value "payloads" for "include"; did you mean "payload"?"#),
+            (
+                "redact: ['/secret/g']",
+                r#"6:14: "redact" has slashes around its expression, as in JavaScript; write it without them, and flags in front: (?i)timed out; a slash that is meant is [/]"#,
+            ),
             (
                 "redact: ['x*']",
                 r#"6:14: "redact" holds a regular expression that matches an empty text; an expression for what must not leave, such as '\b\d{13,16}\b'"#,
@@ -325,15 +332,16 @@ fn problems_of_the_rest() {
                 "announce_existing: yes",
                 r#"2:20: expected true or false for "announce_existing", found "yes"; write true or false"#,
             ),
-            ("sample_every: 6m", r#"2:15: "sample_every" is too long: 6m; give 100ms to 5m"#),
-            ("lease: { ttl: 499ms }", r#"2:15: "ttl" is too short: 499ms; give 500ms to 5m"#),
+            ("sample_every: 6m", r#"2:15: "sample_every" is too long: "6m"; give 100ms to 5m"#),
+            ("lease: { ttl: 499ms }", r#"2:15: "ttl" is too short: "499ms"; give 500ms to 5m"#),
             (
                 "lease: { ttl: -5s }",
                 r#"2:15: expected a duration for "ttl", found "-5s"; write it like 500ms, 10s, 5m, 24h or 7d"#,
             ),
+            ("outbox: { cap: 99 }", r#"2:16: "cap" is too small: "99"; give at least 100"#),
             (
-                "outbox: { cap: 99 }",
-                r#"2:16: expected a whole number from 100 to 10000000 for "cap", found "99"; write digits only"#,
+                "outbox: { cap: 99999999999999999999 }",
+                r#"2:16: "cap" is too large: "99999999999999999999"; give at most 10000000"#,
             ),
             (
                 "outbox: { cap: 50_000 }",
@@ -354,6 +362,14 @@ fn problems_of_the_rest() {
             (
                 "rules: [none/]",
                 r#"2:9: cannot read "none/" for "rules": No such file or directory (os error 2); check path and permissions; relative paths begin in the folder of the configuration"#,
+            ),
+            (
+                "rules: ['rules/*.yaml']",
+                r#"2:9: cannot read "rules/*.yaml" for "rules": No such file or directory (os error 2); globs are not expanded: name the folder, and every *.yaml and *.yml in it is read"#,
+            ),
+            (
+                "rules: [rules/90-leave.yaml, ./rules/90-leave.yaml]",
+                r#"2:30: "./rules/90-leave.yaml" of "rules" is read already, through "rules/90-leave.yaml"; each file is read once: remove one of the two"#,
             ),
             (
                 "rules: rules/",

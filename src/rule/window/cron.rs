@@ -22,6 +22,8 @@ const FIELDS: [(&str, &str); 6] = [
     ("month", "1 to 12 or Jan to Dec"),
     ("day of the week", "0 to 7 or Sun to Sat"),
 ];
+/// The first and the last number of each; 7 is Sunday a second time.
+const BOUNDS: [(u32, u32); FIELDS.len()] = [(0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
 const HOUR: usize = 2;
 const DAY: usize = 3;
 const WEEKDAY: usize = 5;
@@ -46,9 +48,15 @@ impl Times {
                 help: "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri".to_owned(),
             });
         }
-        let cannot = |place: usize| CronError {
-            why: format!("has {:?} for the {}, which cannot be read", fields[place], FIELDS[place].0),
-            help: format!("write {}, *, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)", FIELDS[place].1),
+        let cannot = |place: usize| {
+            let (wrong, help) = match forwards(place, fields[place]) {
+                Some(meant) => ("runs backwards", format!("write {meant}")),
+                None => {
+                    let forms = "*, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)";
+                    ("cannot be read", format!("write {}, {forms}", FIELDS[place].1))
+                }
+            };
+            CronError { why: format!("has {:?} for the {}, which {wrong}", fields[place], FIELDS[place].0), help }
         };
         let known = fields.iter().enumerate().map(|(place, field)| read(place, field).ok_or_else(|| cannot(place)));
         let known: Vec<String> = known.collect::<Result<_, _>>()?;
@@ -68,6 +76,12 @@ impl Times {
     /// Whether the time that the clock shows is named.
     pub(super) fn include(&self, clock: NaiveDateTime) -> bool {
         self.0.iter().any(|schedule| schedule.includes(clock.and_utc()))
+    }
+
+    /// How many seconds of every hour are named in which any is.
+    pub(super) fn seconds_an_hour(&self) -> u32 {
+        // Schedules of one expression differ in their days alone.
+        self.0.first().map_or(0, |schedule| schedule.minutes().count() * schedule.seconds().count())
     }
 
     /// The first time named that is not before this one; none after 2100.
@@ -98,6 +112,20 @@ fn read(place: usize, field: &str) -> Option<String> {
         WEEKDAY => weekdays(field),
         _ => schedule(&ANY, place, field).map(|_| field.to_owned()),
     }
+}
+
+/// What is meant by a field with ranges that run backwards (`22-5`), if nothing else is wrong with it.
+fn forwards(place: usize, field: &str) -> Option<String> {
+    let (first, last) = BOUNDS[place];
+    let range = |from: u32, to: u32| if from == to { from.to_string() } else { format!("{from}-{to}") };
+    let item = |item: &str| {
+        let (from, to) = item.split_once('-')?;
+        let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+        (first <= to && to < from && from <= last).then(|| format!("{},{}", range(from, last), range(first, to)))
+    };
+    let meant: Vec<String> = field.split(',').map(|part| item(part).unwrap_or_else(|| part.to_owned())).collect();
+    let meant = meant.join(",");
+    (meant != field && read(place, &meant).is_some()).then_some(meant)
 }
 
 /// The days of the week by the numbers of the library. Those of crontab are read as hours: there are more than enough.
@@ -209,7 +237,7 @@ mod tests {
             (MINUTE, "5/15"),
             (MINUTE, "1-2-3"),
             (HOUR, "24"),
-            (HOUR, "22-6"),
+            (HOUR, "22-24,3"),
             (DAY, "0"),
             (DAY, "31,32"),
             (DAY, "L"),
@@ -225,7 +253,6 @@ mod tests {
             (WEEKDAY, "Sunmon"),
             (WEEKDAY, "0mon"),
             (WEEKDAY, "Fri-Mon"),
-            (WEEKDAY, "5-0"),
             (WEEKDAY, "Mon/2"),
             // What the library would take for the end of one field and the beginning of the next.
             (MINUTE, "*5"),
@@ -241,6 +268,21 @@ mod tests {
             assert_eq!(error.why, format!("has {field:?} for the {name}, which cannot be read"));
             assert!(error.help.starts_with(&format!("write {values}, ")), "{field}: {}", error.help);
         }
+        for (place, field, meant) in [
+            (HOUR, "22-6", "22-23,0-6"),
+            (HOUR, "23-0", "23,0"),
+            (HOUR, "12,22-5", "12,22-23,0-5"),
+            (MINUTE, "50-10", "50-59,0-10"),
+            (DAY, "28-3", "28-31,1-3"),
+            (MONTH, "11-1", "11-12,1"),
+            (WEEKDAY, "5-0", "5-6,0"),
+        ] {
+            let why = format!("has {field:?} for the {}, which runs backwards", FIELDS[place].0);
+            assert_eq!(named(place, field), Err(CronError { why, help: format!("write {meant}") }));
+            assert!(named(place, meant).is_ok(), "{meant}");
+        }
+        // A part that is wrong otherwise as well.
+        assert!(named(HOUR, "22-5,24").unwrap_err().help.starts_with("write 0 to 23"));
         let shape = "write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri";
         let date = "give a day that the month has";
         for (written, why, help) in [

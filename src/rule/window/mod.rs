@@ -27,6 +27,25 @@ impl Window {
         Ok(Window { written: written.to_owned(), times: Times::parse(written)?, zone })
     }
 
+    /// What is wrong if it is open for less than a tenth of each hour that it names: hardly anybody means that, but
+    /// `0 8-19 * * *` is easily written.
+    pub fn hardly_open(&self) -> Option<CronError> {
+        let seconds = self.times.seconds_an_hour();
+        let open = match (seconds / 60, seconds % 60) {
+            _ if seconds >= 360 => return None,
+            (1, 0) => "1 minute".to_owned(),
+            (minutes, 0) => format!("{minutes} minutes"),
+            (0, 1) => "1 second".to_owned(),
+            _ => format!("{seconds} seconds"),
+        };
+        let fields: Vec<&str> = self.written.split_whitespace().collect();
+        let hours = fields[fields.len() - 4..].join(" ");
+        Some(CronError {
+            why: format!("is open for {open} an hour"),
+            help: format!("write * {hours} for the whole hours, or name at least 6 minutes: 0-5 {hours}"),
+        })
+    }
+
     /// Whether the rule may act at this moment; from 1970 to 2100.
     pub fn is_open(&self, at: Millis) -> bool {
         self.zone.local(at.0.div_euclid(1000)).is_some_and(|clock| self.times.include(clock))

@@ -1,6 +1,8 @@
 //! What is read from rules files, and every problem that is found in them.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+mod looking;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 
@@ -86,12 +88,13 @@ retry:
   - name: bugs
     match: { history: same }
     action: leave
+  - { name: once, match: { history: unknown }, action: leave }
   - { name: rest, action: retry, min_age: 1d }
 alerts: []
 "#,
     );
     let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
-    assert_eq!(names, ["dependency-flaky", "bugs", "rest"]);
+    assert_eq!(names, ["dependency-flaky", "bugs", "once", "rest"]);
     let flaky = terms(&rules, "dependency-flaky");
     let durations = [flaky.min_age, flaky.max_backoff, flaky.confirm_within].map(|length| length.as_secs() / 60);
     assert_eq!((durations, flaky.max_retries, flaky.backoff), ([20, 720, 30], 5, 1.5));
@@ -102,6 +105,7 @@ alerts: []
     assert_eq!(matcher.task.as_ref().unwrap().written(), ["send_*", "charge_*"]);
     assert_eq!(matcher.history, None);
     assert!(matches!(rules.retry[1].action, Action::Leave));
+    assert_eq!(rules.retry[2].matcher.history.as_deref(), Some("unknown"));
     // What is not given has its default; max_backoff is never below min_age.
     let rest = terms(&rules, "rest");
     let day = Duration::from_secs(86_400);
@@ -213,6 +217,18 @@ fn problems_of_a_rule() {
                 r#"3:21: "error" holds a regular expression that cannot be used: unclosed group at its character 1; mend it there; put it in single quotes, and write $$ for $ before { or $"#,
             ),
             (
+                "match: { error: '/timeout/i' }",
+                r#"3:21: "error" has slashes around its expression, as in JavaScript; write it without them, and flags in front: (?i)timed out; a slash that is meant is [/]"#,
+            ),
+            (
+                "match: { reason: dead }",
+                r#"3:22: unknown value "dead" for "reason"; known reasons: max_attempts, max_deliveries, unknown_task"#,
+            ),
+            (
+                "action: leave\nmatch: { reason: dead }",
+                r#"4:22: unknown value "dead" for "reason"; known reasons: max_attempts, max_deliveries, unknown_task, malformed, shed"#,
+            ),
+            (
                 "match: { reason: malformed }",
                 r#"3:22: the reason "malformed" is never retried; remove it, or write action: leave"#,
             ),
@@ -220,8 +236,9 @@ fn problems_of_a_rule() {
                 "match: { reason: [max_attempts, shed] }",
                 r#"3:37: the reason "shed" is never retried; remove it, or write action: leave"#,
             ),
-            ("min_age: 99ms", r#"3:14: "min_age" is too short: 99ms; give 100ms to 14d"#),
-            ("min_age: 15d", r#"3:14: "min_age" is too long: 15d; give 100ms to 14d"#),
+            ("min_age: 99ms", r#"3:14: "min_age" is too short: "99ms"; give 100ms to 14d"#),
+            ("min_age: 15d", r#"3:14: "min_age" is too long: "15d"; give 100ms to 14d"#),
+            ("min_age: 10M", r#"3:14: "min_age" is too long: "10M"; give 100ms to 14d; M is months, m is minutes"#),
             (
                 "min_age: soon",
                 r#"3:14: expected a duration for "min_age", found "soon"; write it like 500ms, 10s, 5m, 24h or 7d"#,
@@ -234,14 +251,20 @@ fn problems_of_a_rule() {
                 "max_backoff: 5m",
                 r#"3:18: "max_backoff" is 5m, less than "min_age": 10m; no retry comes before min_age: raise the one, or lower the other"#,
             ),
+            // One that is wrong is compared with nothing.
+            (
+                "min_age: soon\nmax_backoff: 5m",
+                r#"3:14: expected a duration for "min_age", found "soon"; write it like 500ms, 10s, 5m, 24h or 7d"#,
+            ),
+            (
+                "pace: { start: 200, max_in_flight: 20000 }",
+                r#"3:40: "max_in_flight" is too large: "20000"; give at most 10000"#,
+            ),
             (
                 "max_retries: 0",
                 r#"3:18: "max_retries" is 0, so the rule would retry nothing; give at least 1; a rule that is to retry nothing has action: leave"#,
             ),
-            (
-                "max_retries: 1001",
-                r#"3:18: expected a whole number from 1 to 1000 for "max_retries", found "1001"; write digits only"#,
-            ),
+            ("max_retries: 1001", r#"3:18: "max_retries" is too large: "1001"; give at most 1000"#),
             (
                 "backoff: 0.5",
                 r#"3:14: expected a number from 1 to 100 for "backoff", found "0.5"; write it like 2 or 1.5"#,
@@ -258,14 +281,38 @@ fn problems_of_a_rule() {
                 "backoff: 1.2.3",
                 r#"3:14: expected a number from 1 to 100 for "backoff", found "1.2.3"; write it like 2 or 1.5"#,
             ),
-            ("confirm_within: 25h", r#"3:21: "confirm_within" is too long: 25h; give 100ms to 1d"#),
+            ("confirm_within: 25h", r#"3:21: "confirm_within" is too long: "25h"; give 100ms to 1d"#),
             (
                 "window: '* * * *'",
                 r#"3:13: "window" has 4 fields instead of 5 or 6; write minute, hour, day of the month, month and day of the week: * 8-19 * * Mon-Fri"#,
             ),
             (
                 "window: '* 22-6 * * *'",
-                r#"3:13: "window" has "22-6" for the hour, which cannot be read; write 0 to 23 (a night is 22-23,0-6), *, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)"#,
+                r#"3:13: "window" has "22-6" for the hour, which runs backwards; write 22-23,0-6"#,
+            ),
+            (
+                "window: '* 24 * * *'",
+                r#"3:13: "window" has "24" for the hour, which cannot be read; write 0 to 23 (a night is 22-23,0-6), *, a list (a,b), a range (a-b, a < b) or a step (*/n, a-b/n)"#,
+            ),
+            (
+                "window: '0 8-19 * * *'",
+                r#"3:13: "window" is open for 1 minute an hour; write * 8-19 * * * for the whole hours, or name at least 6 minutes: 0-5 8-19 * * *"#,
+            ),
+            (
+                "window: '*/15 * * * Mon'",
+                r#"3:13: "window" is open for 4 minutes an hour; write * * * * Mon for the whole hours, or name at least 6 minutes: 0-5 * * * Mon"#,
+            ),
+            (
+                "window: '0 0 8 * * *'",
+                r#"3:13: "window" is open for 1 second an hour; write * 8 * * * for the whole hours, or name at least 6 minutes: 0-5 8 * * *"#,
+            ),
+            (
+                "window: * 8-19 * * *",
+                "3:13: this is not YAML: while scanning an anchor or alias, did not find expected alphabetic or numeric character; put a value that begins with * or & in quotes, here or in the line above",
+            ),
+            (
+                "window: */10 8-19 * * *",
+                "3:13: this is not YAML: while parsing node, found unknown anchor; put a value that begins with * or & in quotes, here or in the line above",
             ),
             ("window: '* * 31 2 *'", r#"3:13: "window" names no day that any year has; give a day that the month has"#),
             ("timezone: UTC", r#"3:5: "timezone" is given, but no "window"; give the window, or remove it"#),
@@ -335,6 +382,8 @@ fn a_rule_that_can_never_match_is_told_of() {
     // Of a rule with a problem it is not known what it takes.
     let broken = problems(&["retry: [{ name: early, match: { task: '[' } }]", late]);
     assert!(broken.len() == 1 && broken[0].starts_with("rules/1.yaml:1:"), "{broken:?}");
+    let unset = problems(&["retry: [{ name: early, match: { error: '${NOBODY}' } }]", late]);
+    assert!(unset.len() == 1 && unset[0].contains("NOBODY is not set"), "{unset:?}");
 }
 
 #[test]
@@ -404,141 +453,6 @@ fn the_reference_stands_as_it_is_names_every_key_and_tells_the_defaults() {
             assert!(given.contains(&format!("{section}{key}")), "{section}{key} is not in the reference");
         }
     }
-}
-
-fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-}
-
-/// What a configuration with this `rules:` finds in its folder: file names and texts, or what is wrong.
-fn looked(folder: &Path, rules: &str) -> Vec<String> {
-    let source = source(folder, rules);
-    let below = |name: &str| name.strip_prefix(&format!("{}/", folder.display())).unwrap().to_owned();
-    let shown = |part: &Part| match part {
-        Part::File { name, bytes } => format!("{} {}", below(name), String::from_utf8_lossy(bytes)),
-        Part::UnusableFile { name, message, .. } => format!("{}: {message}", below(name)),
-        Part::Unusable { at, message, .. } => format!("{}: {message}", at.unwrap()),
-    };
-    source.look().parts().iter().map(shown).collect()
-}
-
-fn source(folder: &Path, rules: &str) -> RulesSource {
-    let config = folder.join("sexton.yaml");
-    write(&config, &format!("sources: [{{ name: a, smallage: {{ url: 'redis://x' }} }}]\nrules: {rules}\n"));
-    crate::config::read_without_rules(&config, &env()).unwrap_or_else(|problems| panic!("{problems}")).rules_source
-}
-
-#[test]
-fn files_and_folders_are_looked_at_in_order_hidden_names_and_others_are_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let rules = folder.path().join("rules");
-    std::fs::create_dir_all(rules.join("below")).unwrap();
-    for name in ["20.yml", "10.yaml", ".hidden.yaml", "README.md", "10.yaml~", "10.yaml.bak", "below/30.yaml", "9.yaml"]
-    {
-        write(&rules.join(name), name);
-    }
-    write(&folder.path().join("more.txt"), "more");
-    let found = looked(folder.path(), "[rules/, more.txt]");
-    assert_eq!(found, ["rules/10.yaml 10.yaml", "rules/20.yml 20.yml", "rules/9.yaml 9.yaml", "more.txt more"]);
-    assert!(looked(folder.path(), "[]").is_empty());
-}
-
-#[test]
-fn a_mounted_config_map_is_looked_at_through_its_links() {
-    let folder = tempfile::tempdir().unwrap();
-    let rules = folder.path().join("rules");
-    for (version, text) in [("..2026_1", "one"), ("..2026_2", "two")] {
-        std::fs::create_dir_all(rules.join(version)).unwrap();
-        write(&rules.join(version).join("10.yaml"), text);
-    }
-    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, rules.join(at)).unwrap();
-    link("..2026_1", "..data");
-    link("..data/10.yaml", "10.yaml");
-    assert_eq!(looked(folder.path(), "[rules]"), ["rules/10.yaml one"]);
-    link("..2026_2", "..data_tmp");
-    std::fs::rename(rules.join("..data_tmp"), rules.join("..data")).unwrap();
-    assert_eq!(looked(folder.path(), "[rules]"), ["rules/10.yaml two"]);
-    std::fs::remove_dir_all(rules.join("..2026_2")).unwrap();
-    let dangling = "rules/10.yaml: cannot read this rules file: No such file or directory (os error 2)";
-    assert_eq!(looked(folder.path(), "[rules]"), [dangling]);
-}
-
-#[test]
-fn what_cannot_be_looked_at_is_told_with_its_place() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    for name in ["empty", "odd/10.yaml", "huge", "many"] {
-        std::fs::create_dir_all(path(name)).unwrap();
-    }
-    write(&path("huge/1.yaml"), "x");
-    write(&path("huge/2.yaml"), &"x".repeat(1 << 20));
-    for n in 0..257 {
-        write(&path("many").join(format!("{n}.yaml")), "x");
-    }
-    let socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
-    for (rules, expected) in [
-        ("[none]", r#"2:9: cannot read "none" for "rules": No such file or directory (os error 2)"#),
-        ("[empty]", r#"2:9: the folder "empty" of "rules" holds no file *.yaml or *.yml"#),
-        ("[odd]", "odd/10.yaml: cannot read this rules file: it is not a file"),
-        ("[socket]", r#"2:9: cannot read "socket" for "rules": it is not a file"#),
-        ("[many]", r#"2:9: the folder "many" of "rules" holds more than 256 files"#),
-        (
-            "[huge/2.yaml, huge/1.yaml]",
-            r#"2:22: cannot read "huge/1.yaml" for "rules": all rules files together are larger than 1048576 bytes"#,
-        ),
-    ] {
-        let found = looked(folder.path(), rules);
-        assert_eq!(found.last().map(String::as_str), Some(expected), "{rules}");
-    }
-    drop(socket);
-}
-
-#[test]
-fn two_looks_differ_exactly_if_they_saw_something_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let rules = folder.path().join("rules");
-    std::fs::create_dir(&rules).unwrap();
-    let source = source(folder.path(), "[rules]");
-    let mut seen: Vec<[u8; 32]> = Vec::new();
-    let mut look = |what: &str, is_new: bool| {
-        let digest = source.look().digest();
-        assert_eq!(source.look().digest(), digest, "{what}");
-        assert_eq!(!seen.contains(&digest), is_new, "{what}");
-        seen.push(digest);
-    };
-    look("no file", true);
-    write(&rules.join("a.yaml"), "");
-    look("an empty file", true);
-    write(&rules.join("a.yaml"), "x");
-    look("text in it", true);
-    write(&rules.join("a.yaml"), "x");
-    look("the same written anew", false);
-    std::fs::rename(rules.join("a.yaml"), rules.join("b.yaml")).unwrap();
-    look("another name", true);
-    std::fs::rename(&rules, folder.path().join("away")).unwrap();
-    look("no folder", true);
-    std::fs::rename(folder.path().join("away"), &rules).unwrap();
-    look("back again", false);
-}
-
-#[test]
-fn problems_with_rules_stand_behind_those_of_the_configuration() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("rules")).unwrap();
-    write(&folder.path().join("rules/a.yaml"), "retry: [{ name: a, match: { source: b } }]");
-    std::fs::write(folder.path().join("rules/b.yaml"), b"retry:\n  - name: \xff").unwrap();
-    let config = folder.path().join("sexton.yaml");
-    let text = "rules: [none, rules/]\nlog: { level: loud }\nsources: [{ name: a, smallage: { url: 'redis://x' } }]\n";
-    write(&config, text);
-    let found = crate::config::read(&config, &env()).unwrap_err().to_string();
-    let folder = folder.path().display();
-    let places: Vec<&str> = found.lines().map(|line| line.split(": ").next().unwrap()).collect();
-    let expected = ["sexton.yaml:1:9", "sexton.yaml:2:15", "rules/a.yaml:1:37", "rules/b.yaml:2:11"];
-    assert_eq!(places, expected.map(|place| format!("{folder}/{place}")), "{found}");
-    // Who reads no rules does not care; who has wrong ones does not start.
-    write(&config, &text.replace("loud", "warn"));
-    assert!(crate::config::read(&config, &env()).is_err());
-    assert!(crate::config::read_without_rules(&config, &env()).is_ok_and(|config| config.rules.is_empty()));
 }
 
 proptest! {
