@@ -10,6 +10,7 @@ mod faults;
 mod fixtures;
 mod flight_ledger;
 mod ledger;
+mod model;
 mod outcomes;
 mod plan_ledger;
 mod port;
