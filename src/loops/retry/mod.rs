@@ -151,7 +151,11 @@ impl Step for Retry {
         let flights = self.follow().await?;
         let mut aloft = Aloft::of(&flights);
         let rules = Arc::clone(&self.known);
-        let next_due = if rules.is_empty() { None } else { self.send(&rules, &mut aloft).await? };
+        let next_due = match self.send(&rules, &mut aloft).await {
+            // The ledger has taken over other rules while this round was sending: the next round goes by those.
+            Err(StoreError::Moved) => None,
+            sent => sent?,
+        };
         self.gauges(&aloft).await?;
         let wait = if !aloft.is_empty() {
             WATCH_EVERY

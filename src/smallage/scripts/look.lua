@@ -150,10 +150,6 @@ local function look(at)
       return has_failed(found[1][2]) and 'failing' or 'underway', where, place
     end
   end
-  local known = pcall('HMGET', record, 'entries', 'retries')
-  if not known.err and (known[1] or '') ~= '' then
-    return 're_died', '', ''
-  end
   local name, clock_whole = on_clock(job, tonumber(ARGV[at + 4]), seen)
   if name then
     return string.sub(name, 1, 6) == 'retry:' and 'failing' or 'underway', 'clock', name
@@ -161,6 +157,11 @@ local function look(at)
   local jobs, queue_whole = on_queue(stream, earliest[stream])
   if jobs[job] then
     return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
+  end
+  -- Only now: a worker that had died before it let go of an earlier life may bury that once more while this one goes on.
+  local known = pcall('HMGET', record, 'entries', 'retries')
+  if not known.err and (known[1] or '') ~= '' then
+    return 're_died', '', ''
   end
   -- Without the job's record nothing would tell of its death; and a clock that has gone back hides what came since.
   if known.err or not known[2] or not clock_whole or not queue_whole or now < seen or deaths_unread(seen) then

@@ -34,7 +34,7 @@ local FIRST, EACH = 5, 17
 local MOST_FIELDS = 2000
 -- The attempt of a job with a dedup key: if it fails it is buried at once, for smallage would drop its next attempt.
 local LAST_ATTEMPT = '1000000'
-local QUEUE_GONE_MS, QUEUE_TOO_LONG_MS, IN_FLIGHT_MS = 60000, 5000, 5000
+local QUEUE_GONE_MS, QUEUE_TOO_LONG_MS, IN_FLIGHT_MS, SUPERSEDED_MS = 60000, 5000, 5000, 60000
 local CLAIMED_LEAST_MS, CLAIMED_MOST_MS = 1000, 60000
 
 local time = call('TIME')
@@ -191,7 +191,8 @@ local function raise(at, was_flying)
   for other in string.gmatch(job[2] or '', '%S+') do
     if other ~= entry and not removed[other] and buried(dlq, other) then
       if before(entry, other) then
-        return nil, 'superseded'
+        -- It goes when the newer one is put back; should a person remove that, its own turn comes.
+        return nil, 'superseded', now + SUPERSEDED_MS
       end
       twins[#twins + 1] = other
     end

@@ -11,9 +11,10 @@ mod reference;
 mod rules;
 mod world;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use fastrand::Rng;
+use sexton::clock::monotonic;
 
 use self::{
     ops::{Cut, End, Loop, Op, Work},
@@ -24,13 +25,13 @@ use crate::support::redis::{Options, Redis};
 /// Sequences, unless `SEXTON_SEQUENCES` says otherwise.
 const SEQUENCES: u64 = 60;
 /// Operations of a sequence.
-const LENGTH: usize = 60;
+const LENGTH: usize = 100;
 /// Rounds until everything must have come to rest.
 const LAST_ROUNDS: usize = 16;
 /// What lies between two of them: enough for every age, pause and claim to pass in a few.
 const ROUND_MS: i64 = 7 * 3_600_000;
-/// Tries at a shorter sequence that fails, too.
-const SHORTER: usize = 300;
+/// How long a shorter sequence is looked for that fails, too.
+const SHORTEN_FOR: Duration = Duration::from_secs(40);
 
 /// How a sequence failed.
 struct Failure {
@@ -43,12 +44,17 @@ struct Failure {
 async fn whatever_happens_the_invariants_hold() {
     let mut redis = Redis::with(Options { stepped_clock: true, ..Options::default() }).await;
     if let Some(seed) = variable("SEXTON_SEED") {
-        return holds(&mut redis, seed).await;
+        holds(&mut redis, seed).await;
+        return;
     }
     let first = fastrand::u64(..);
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for n in 0..variable("SEXTON_SEQUENCES").unwrap_or(SEQUENCES) {
-        holds(&mut redis, first.wrapping_add(n)).await;
+        let got = holds(&mut redis, first.wrapping_add(n)).await; println!("{n} {got:?}"); for (what, times) in got {
+            *seen.entry(what).or_default() += times;
+        }
     }
+    println!("{seen:?}");
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's own variables are none of the configuration")]
@@ -57,17 +63,19 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 /// Plays the sequence of this seed; fails with it, and with a shorter one that fails alike, if there is one.
-async fn holds(redis: &mut Redis, seed: u64) {
+async fn holds(redis: &mut Redis, seed: u64) -> BTreeMap<String, u64> {
     let mut ops = ops::sequence(&mut Rng::with_seed(seed), LENGTH);
-    let Err(mut failure) = plays(redis, seed, &ops).await else { return };
+    let mut failure = match plays(redis, seed, &ops).await {
+        Ok(seen) => return seen,
+        Err(failure) => failure,
+    };
     let found = failure.wrong.clone();
     ops.truncate(failure.after);
-    let (mut tries, mut at) = (0, ops.len());
-    while at > 0 && tries < SHORTER {
+    let (began, mut at) = (monotonic(), ops.len());
+    while at > 0 && began.elapsed() < SHORTEN_FOR {
         at -= 1;
         let mut shorter = ops.clone();
         shorter.remove(at);
-        tries += 1;
         if let Err(other) = plays(redis, seed, &shorter).await {
             shorter.truncate(other.after);
             (ops, failure) = (shorter, other);
@@ -86,14 +94,15 @@ async fn holds(redis: &mut Redis, seed: u64) {
 }
 
 /// Plays a sequence, and then lets everything come to rest.
-async fn plays(redis: &mut Redis, seed: u64, ops: &[Op]) -> Result<(), Failure> {
+async fn plays(redis: &mut Redis, seed: u64, ops: &[Op]) -> Result<BTreeMap<String, u64>, Failure> {
     // The loops' own dice.
     fastrand::seed(seed);
     let mut world = World::new(redis).await;
     for (n, op) in ops.iter().enumerate() {
         world.does(op).await.map_err(|wrong| Failure { after: n + 1, wrong: format!("{op:?}: {wrong}") })?;
     }
-    rests(&mut world).await.map_err(|wrong| Failure { after: ops.len(), wrong: format!("coming to rest, {wrong}") })
+    rests(&mut world).await.map_err(|wrong| Failure { after: ops.len(), wrong: format!("coming to rest, {wrong}") })?;
+    Ok(world.seen)
 }
 
 /// Everything works again, and time passes: then everything comes to rest.

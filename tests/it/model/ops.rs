@@ -138,31 +138,69 @@ pub(super) fn sequence(random: &mut Rng, length: usize) -> Vec<Op> {
     let before = if random.u8(..4) == 0 { random.usize(1..5) } else { 0 };
     let mut ops = vec![first];
     ops.extend((0..before).map(|_| Op::Bury(job(random))));
-    ops.extend((0..length.saturating_sub(ops.len())).map(|_| op(random)));
+    while ops.len() < length {
+        match random.u8(..20) {
+            0..3 => ops.extend(round(random)),
+            3..5 => ops.extend(life(random)),
+            5 => ops.extend(lapse(random)),
+            _ => ops.push(op(random)),
+        }
+    }
+    ops
+}
+
+/// What leads to retries: the loops at their work, and time passing.
+fn round(random: &mut Rng) -> Vec<Op> {
+    vec![
+        Op::Step(Loop::Ingest, cut(random)),
+        Op::Step(Loop::Judge, cut(random)),
+        Op::ClockToAge(random.usize(..1_000), [0, 2_000, 10_000][random.usize(..3)]),
+        Op::Step(Loop::Retry, cut(random)),
+        Op::Clock(200),
+        Op::Step(Loop::Retry, cut(random)),
+    ]
+}
+
+/// What leads to deaths: the attempts of a life.
+fn life(random: &mut Rng) -> Vec<Op> {
+    let fails = |random: &mut Rng| {
+        let error = random.usize(..ERRORS.len());
+        Op::Work(Work { pick: random.usize(..1_000), end: End::Fails(error), dies: random.u8(..5) == 0 })
+    };
+    vec![fails(random), fails(random), Op::Clock(1_500), Op::Promote, fails(random), fails(random)]
+}
+
+/// A leader that goes on after its lease has run out.
+fn lapse(random: &mut Rng) -> Vec<Op> {
+    let mut ops = vec![Op::Handover(Handover::Lapse)];
+    if random.bool() {
+        ops.push(Op::Step(Loop::ALL[random.usize(..3)], Cut::No));
+    }
+    ops.push(Op::StaleStep(0, Loop::ALL[random.usize(..3)]));
     ops
 }
 
 fn op(random: &mut Rng) -> Op {
     let pick = random.usize(..1_000);
-    match random.u32(..120) {
-        0..10 => Op::Bury(job(random)),
-        10..15 => Op::Enqueue(live_job(random)),
+    match random.u32(..100) {
+        0..12 => Op::Bury(job(random)),
+        12..15 => Op::Enqueue(live_job(random)),
         15..19 => Op::BuryAgain(pick),
-        19..40 => Op::Work(work(random, pick)),
-        40..44 => Op::Promote,
-        44..60 => Op::Step(Loop::Ingest, cut(random)),
-        60..66 => Op::Step(Loop::Judge, cut(random)),
-        66..87 => Op::Step(Loop::Retry, cut(random)),
-        87..90 => Op::StaleStep(pick, Loop::ALL[pick % 3]),
-        90..93 => Op::Handover([Handover::Crash, Handover::Lapse, Handover::Lapse, Handover::Stop][pick % 4]),
-        93..102 => Op::Clock(pause(random)),
-        102..107 => Op::ClockToAge(pick, [-1, 0, 1, 2_000, 10_000][random.usize(..5)]),
-        107..110 => Op::Rules(if random.u8(..6) == 0 { Vec::new() } else { rules(random) }),
-        110..112 => Op::Remove(pick),
-        112..114 => Op::PutBack(pick),
-        114 => Op::ScriptFlush,
-        115 => Op::DeleteQueue(pick),
-        116..118 => Op::MakeQueues,
+        19..37 => Op::Work(work(random, pick)),
+        37..40 => Op::Promote,
+        40..50 => Op::Step(Loop::Ingest, cut(random)),
+        50..54 => Op::Step(Loop::Judge, cut(random)),
+        54..66 => Op::Step(Loop::Retry, cut(random)),
+        66..69 => Op::StaleStep(pick, Loop::ALL[pick % 3]),
+        69..72 => Op::Handover([Handover::Crash, Handover::Lapse, Handover::Lapse, Handover::Stop][pick % 4]),
+        72..80 => Op::Clock(pause(random)),
+        80..85 => Op::ClockToAge(pick, [-1, 0, 1, 2_000, 10_000][random.usize(..5)]),
+        85..88 => Op::Rules(if random.u8(..6) == 0 { Vec::new() } else { rules(random) }),
+        88..90 => Op::Remove(pick),
+        90..92 => Op::PutBack(pick),
+        92 => Op::ScriptFlush,
+        93 => Op::DeleteQueue(pick),
+        94..97 => Op::MakeQueues,
         _ => Op::Clock(-[1, 200, 5_000, 60_000, 600_000][random.usize(..5)]),
     }
 }
@@ -181,7 +219,7 @@ fn pause(random: &mut Rng) -> i64 {
 }
 
 fn cut(random: &mut Rng) -> Cut {
-    let waits = random.usize(1..24);
+    let waits = random.usize(1..12);
     match random.u8(..20) {
         0..4 => Cut::Hangs(waits),
         4 => Cut::Dies(waits),
@@ -224,18 +262,23 @@ fn work(random: &mut Rng, pick: usize) -> Work {
     Work { pick, end, dies: random.u8(..5) == 0 }
 }
 
-/// One to three rules.
+/// One to three rules; mostly the last one takes whatever is left, and retries it.
 fn rules(random: &mut Rng) -> RuleSet {
     const NAMES: [&str; 3] = ["flaky", "slow", "rest"];
-    (0..random.usize(1..=3))
+    let count = random.usize(1..=3);
+    let mut rules: RuleSet = (0..count)
         .map(|n| Rule {
             name: NAMES[n],
-            task: (random.u8(..3) == 0).then(|| TASKS[random.usize(..TASKS.len())]),
-            reason: (random.u8(..8) == 0).then_some("max_attempts"),
-            error: (random.u8(..5) == 0).then(|| ERRORS[random.usize(..ERRORS.len())].0),
-            grants: (random.u8(..6) != 0).then(|| grants(random)),
+            task: random.bool().then(|| TASKS[random.usize(..TASKS.len())]),
+            reason: (random.u8(..6) == 0).then_some("max_attempts"),
+            error: (random.u8(..4) == 0).then(|| ERRORS[random.usize(..ERRORS.len())].0),
+            grants: (random.u8(..4) != 0).then(|| grants(random)),
         })
-        .collect()
+        .collect();
+    if let Some(last) = rules.last_mut().filter(|_| random.u8(..8) != 0) {
+        *last = Rule { name: last.name, task: None, reason: None, error: None, grants: Some(grants(random)) };
+    }
+    rules
 }
 
 fn grants(random: &mut Rng) -> Grants {

@@ -48,7 +48,7 @@ const CLAIMED_FOR: i64 = 24 * 3_600_000;
 /// Leaders who do not know that they are none, kept at most.
 const STALE_LEADERS: usize = 2;
 /// No step takes longer; far above what a busy machine needs.
-const HANGS: Duration = Duration::from_secs(20);
+const HANGS: Duration = Duration::from_secs(5);
 /// A stream that is none of the framework's queues.
 const FOREIGN: &str = "partner:events";
 
@@ -67,6 +67,8 @@ enum Seat {
 struct Leader {
     ledger: Arc<dyn RetryLedger>,
     lease: Lease,
+    /// How far the DLQ had been read when it led last.
+    read: Id,
     /// In the order of [`Loop::ALL`].
     seats: [Seat; 3],
 }
@@ -93,6 +95,8 @@ pub(super) struct World<'r> {
     leaders: u64,
     jobs: u64,
     put_off: BTreeMap<String, PutOff>,
+    /// What has happened how often, for a look at whether anything does.
+    pub(super) seen: BTreeMap<String, u64>,
 }
 
 /// What an operation may change besides what it does itself.
@@ -127,6 +131,7 @@ impl<'r> World<'r> {
             leaders: 0,
             jobs: 0,
             put_off: BTreeMap::new(),
+            seen: BTreeMap::new(),
         };
         world.set_clock(BEGINNING);
         world.make_queues().await;
@@ -139,6 +144,9 @@ impl<'r> World<'r> {
         let by = self.perform(op).await?;
         let before = self.picture.still();
         self.picture = self.camera.picture().await;
+        for line in &self.picture.audit {
+            *self.seen.entry(line.what.clone()).or_default() += 1;
+        }
         match by {
             By::Leader => self.reference.take_in(&before, &self.picture)?,
             By::Stale if self.picture != before => {
@@ -201,6 +209,10 @@ impl<'r> World<'r> {
     fn set_clock(&mut self, now: i64) {
         self.redis.stop_clock_at(now);
         self.reference.clock_set(now);
+    }
+
+    fn has_seen(&mut self, what: &str) {
+        *self.seen.entry(what.to_owned()).or_default() += 1;
     }
 
     fn give_rules(&mut self, rules: &RuleSet) {
@@ -414,12 +426,17 @@ impl World<'_> {
             Cut::Hangs(waits) => (Some(waits), false),
             Cut::Dies(waits) => (Some(waits), true),
         };
-        let unread = self.picture.dlq.keys().next_back().is_some_and(|last| *last > self.picture.cursor());
         let leader = self.leader.as_mut().expect("there is one");
+        leader.read = self.picture.cursor();
+        let unread = self.picture.dlq.keys().next_back().is_some_and(|last| *last > leader.read);
         let outcome = leader.turn(which, waits, unread).await.map_err(|hangs| format!("{which:?} {hangs}"))?;
         match outcome {
-            None if dies => self.leader = None,
-            None | Some(Ok(_)) => {}
+            None if dies => {
+                self.leader = None;
+                self.has_seen("a leader dies in a step");
+            }
+            None => self.has_seen("a step hangs"),
+            Some(Ok(_)) => {}
             Some(Err(error)) => return Err(format!("{which:?} has failed: {error:?}")),
         }
         Ok(By::Leader)
@@ -428,12 +445,16 @@ impl World<'_> {
     async fn stale_step(&mut self, pick: usize, which: Loop) -> Result<By, Wrong> {
         let number = pick % self.stale.len().max(1);
         let Some(leader) = self.stale.get_mut(number) else { return Ok(By::Outside) };
-        let outcome = leader.turn(which, None, true).await;
+        let unread = self.picture.dlq.keys().next_back().is_some_and(|last| *last > leader.read);
+        let outcome = leader.turn(which, None, unread).await;
         match outcome {
             // Whoever is told that the lease is lost ends.
-            Ok(Some(Err(StoreError::Fenced))) => drop(self.stale.swap_remove(number)),
-            Ok(Some(Ok(_)) | None) => {}
-            Ok(Some(Err(StoreError::Moved))) => {}
+            Ok(Some(Err(StoreError::Fenced))) => {
+                drop(self.stale.swap_remove(number));
+                self.has_seen("a stale leader is fenced");
+            }
+            // It may have found nothing to write; or that the ledger is not where it left it.
+            Ok(Some(Ok(_) | Err(StoreError::Moved)) | None) => {}
             Ok(Some(Err(error))) => return Err(format!("{which:?} of a stale leader has failed: {error:?}")),
             Err(hangs) => return Err(format!("{which:?} of a stale leader {hangs}")),
         }
@@ -445,6 +466,8 @@ impl World<'_> {
         match how {
             Handover::Crash => drop(leader),
             Handover::Lapse => {
+                leader.read = self.picture.cursor();
+                self.lease_runs_out().await;
                 self.stale.push(leader);
                 if self.stale.len() > STALE_LEADERS {
                     self.stale.remove(0);
@@ -461,9 +484,13 @@ impl World<'_> {
         Ok(By::Leader)
     }
 
-    /// Another replica takes the lease, whatever has become of the last one's.
-    async fn lead(&mut self) -> Result<(), Wrong> {
+    async fn lease_runs_out(&mut self) {
         let () = self.con.del(format!("{{{NS}}}:sexton:lease")).await.expect("Redis is there");
+    }
+
+    /// Another replica takes the lease of one who is gone.
+    async fn lead(&mut self) -> Result<(), Wrong> {
+        self.lease_runs_out().await;
         self.leaders += 1;
         let ledger = open(self.redis);
         let taken = ledger.try_lease(&format!("replica-{}", self.leaders), LEASE, 0).await;
@@ -489,7 +516,7 @@ impl World<'_> {
             Seat::Idle(Box::new(Judge::new(shared(), held(), metrics(), rules()))),
             Seat::Idle(Box::new(Retry::new(shared(), held(), metrics(), rules(), wanted))),
         ];
-        self.leader = Some(Leader { ledger, lease, seats });
+        self.leader = Some(Leader { ledger, lease, read: Id::default(), seats });
         Ok(())
     }
 

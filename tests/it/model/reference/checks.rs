@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sexton::ledger::Pool;
 
-use super::{Fate, Grave, Id, Life, Place, Reference, Wrong};
+use super::{Fate, Id, Life, Place, Reference, Wrong};
 use crate::model::picture::Picture;
 
 /// The longest that a refusal which can pass puts an entry off.
@@ -209,7 +209,7 @@ impl Reference {
                 continue;
             }
             match self.fate(grave, now.rules()) {
-                Fate::Waits(..) if !waits && !self.has_newer(id, grave) => return wrong("is not in the index"),
+                Fate::Waits(..) if !waits => return wrong("is not in the index"),
                 Fate::Waits(..) | Fate::Stays => {}
                 Fate::Spent(_) if self.jobs[&grave.job].exhausted == 1 => {}
                 Fate::Spent(_) => return wrong("is exhausted, and that was not said"),
@@ -221,10 +221,5 @@ impl Reference {
             }
         }
         Ok(())
-    }
-
-    /// Whether a newer entry of the same job stands for this one.
-    fn has_newer(&self, id: Id, grave: &Grave) -> bool {
-        self.present().any(|(other_id, other)| other_id > id && other.job == grave.job && !other.covered)
     }
 }

@@ -80,6 +80,8 @@ struct Life {
     begun: Begun,
     places: BTreeSet<Place>,
     ran_through: bool,
+    /// It ended in the DLQ.
+    buried: bool,
     /// A worker dropped it without a run: the claim on its dedup key was another job's, or its own.
     swallowed: bool,
     /// Its queue was deleted.
@@ -177,6 +179,11 @@ impl Grave {
         }
     }
 
+    /// The ledger has seen it.
+    fn is_known(&self) -> bool {
+        self.read && (!self.taken_unread || self.announced > 0)
+    }
+
     /// What its fingerprint is made of.
     fn kind(&self) -> (String, String) {
         (self.task.clone(), if self.error.is_empty() { self.reason.clone() } else { self.error.clone() })
@@ -189,6 +196,7 @@ impl Life {
             begun,
             places: place.into_iter().collect(),
             ran_through: false,
+            buried: false,
             swallowed: false,
             destroyed: false,
             burials_since: Vec::new(),
@@ -198,6 +206,11 @@ impl Life {
 
     fn lives(&self) -> bool {
         !self.places.is_empty()
+    }
+
+    /// It goes on, and not only because a worker died before it could let go of a job that had come to its end.
+    fn goes_on(&self) -> bool {
+        self.lives() && !self.buried && !self.ran_through
     }
 
     fn sent(&self) -> Option<&Sent> {
@@ -257,6 +270,7 @@ impl Reference {
                     job.lives.len() - 1
                 }
             };
+            job.lives[grave.life].buried = true;
             for life in &mut job.lives {
                 life.burials_since.push(id);
                 life.failed_since = true;
@@ -384,26 +398,32 @@ impl Reference {
         }
     }
 
+    /// The entries that wait, and whether a newer one of the same job stands for each.
+    fn waiting(&self, picture: &Picture) -> Vec<(Id, bool)> {
+        let waits = |grave: &Grave| !grave.covered && matches!(self.fate(grave, picture.rules()), Fate::Waits(..));
+        let newer = |id: Id, grave: &Grave| {
+            self.present().any(|(other_id, other)| other_id > id && other.job == grave.job && !other.covered)
+        };
+        let waiting = self.present().filter(|(_, grave)| waits(grave));
+        waiting.map(|(id, grave)| (id, newer(id, grave))).collect()
+    }
+
     /// Nothing is to be done any more, whatever the time: nobody lives, no verdict is open, and what is in the DLQ stays.
     pub(super) fn is_at_rest(&self, picture: &Picture) -> bool {
-        let waits = |grave: &Grave| matches!(self.fate(grave, picture.rules()), Fate::Waits(..));
+        let waiting = self.waiting(picture);
         self.places.is_empty()
-            && !self.present().any(|(_, grave)| waits(grave))
+            && waiting.iter().all(|(_, has_newer)| *has_newer)
             && picture.flights.is_empty()
-            && picture.number("indexed") == 0
+            && picture.number("indexed") == i64::try_from(waiting.len()).expect("a few")
     }
 
     /// What keeps it from rest, for people.
     pub(super) fn unrest(&self, picture: &Picture) -> String {
-        let waits = |grave: &Grave| matches!(self.fate(grave, picture.rules()), Fate::Waits(..));
-        let waiting: Vec<String> = self
-            .present()
-            .filter(|(_, grave)| waits(grave))
-            .map(|(id, grave)| format!("{id} of {} waits", grave.job))
-            .collect();
         format!(
-            "alive at {:?}; {waiting:?}; flights {:?}; {} in the index: {:?}",
+            "jobs live at {:?}; {:?} wait (and whether a newer one stands for each); {:?} are in flight; {} are in the \
+             index: {:?}",
             self.places,
+            self.waiting(picture),
             picture.flights,
             picture.number("indexed"),
             picture.index
