@@ -1,21 +1,22 @@
 -- Looks where retried jobs are, all at one moment. Reads only.
 -- KEYS  1 state  2 DLQ  3 the framework's clock  4… queue streams, job records and dedup claims; ARGV says which by their
 --       numbers
--- ARGV  1… for each flight eight: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms); the
---       job's id; when it was enqueued (ms) or ''; its queue stream; its job's record; its dedup claim or 0
+-- ARGV  1… for each flight nine: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms); the
+--       job's id; when it was enqueued (ms) or ''; its queue stream; its job's record; its dedup claim or 0; when it was
+--       put back (ms)
 -- Gives {'OK', seconds, microseconds, for each flight three: what was seen; where it is now ('queue', 'clock' or '');
 --       the entry or the name there}
 --       seen: 'underway', 'failing' (under way, and an attempt has failed), 'ran_through', 're_died', 'swallowed',
 --       'unclear'
 -- One step, because a living job moves between its places, and only at one moment it is sure to be in one of them.
 local call, pcall = redis.call, redis.pcall
-local EACH = 8
+local EACH = 9
 -- A job with a dedup key is put back with this attempt; one that has failed has a higher one than it was put back with.
 local LAST_ATTEMPT = '1000000'
 -- Attempts under which a job is looked for on the clock, and seconds of age.
 local MOST_ATTEMPTS, MOST_SECONDS = 64, 1000
--- Entries of one queue looked through at most, their bytes, and how many are read at a time.
-local MOST_ENTRIES, MOST_BYTES, PAGE = 1000, 8000000, 100
+-- Entries of one queue looked through at most, their bytes, and how many are read at a time; names on the clock.
+local MOST_ENTRIES, MOST_BYTES, PAGE, MOST_NAMES = 1000, 8000000, 100, 1000
 
 local dlq, clock = KEYS[2], KEYS[3]
 local time = call('TIME')
@@ -36,16 +37,27 @@ local function has_failed(fields)
   return attempt ~= LAST_ATTEMPT and (tonumber(attempt or '') or 0) > 0
 end
 
--- What is on a queue from a time on, by job id: the newest entry's id, and whether it has failed. The second value tells
--- whether that is all of it.
+-- By queue stream the first time that any of its jobs was put back, and was seen: a queue is looked through once.
+local first_sent, first_seen = {}, {}
+for at = 1, #ARGV, EACH do
+  local stream, seen, sent = KEYS[tonumber(ARGV[at + 5])], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 8])
+  first_seen[stream] = math.min(first_seen[stream] or seen, seen)
+  first_sent[stream] = math.min(first_sent[stream] or sent, sent)
+end
+
+-- What is on a queue, by job id: the newest entry's id, and whether it has failed. The second value tells whether that is
+-- all that can be of use: what was added since its jobs were put back. Of a long queue only that is looked at which was
+-- added since they were seen, by a clock that may have been set back meanwhile.
 local scanned = {}
-local function on_queue(stream, from)
+local function on_queue(stream)
   local scan = scanned[stream]
   if scan then
     return scan.jobs, scan.whole
   end
   scan = {jobs = {}, whole = false}
   scanned[stream] = scan
+  local length = pcall('XLEN', stream)
+  local from = type(length) == 'number' and length < MOST_ENTRIES and first_sent[stream] or first_seen[stream]
   -- Somewhat earlier, because an id is made of another reading of the same clock.
   local after, entries, bytes = string.format('%.0f', math.max(from - 5, 0)), 0, 0
   while entries < MOST_ENTRIES and bytes < MOST_BYTES do
@@ -73,8 +85,33 @@ local function on_queue(stream, from)
   return scan.jobs, scan.whole
 end
 
+-- All names on the clock by job id, if they are not too many: then nothing needs to be guessed.
+local put_off
+local function all_put_off()
+  if put_off == nil then
+    put_off = false
+    local length = pcall('ZCARD', clock)
+    if type(length) == 'number' and length <= MOST_NAMES then
+      put_off = {}
+      local names = call('ZRANGE', clock, 0, -1)
+      for i = 1, #names do
+        local retried = string.match(names[i], '^retry:(.*):%d+$')
+        local job = retried or string.match(names[i], '^unknown:(.*):%d+$')
+        if job and (retried or not put_off[job]) then
+          put_off[job] = names[i]
+        end
+      end
+    end
+  end
+  return put_off
+end
+
 -- The name under which the framework has put a job off, or nothing; the second value is false if not all could be asked.
 local function on_clock(job, enqueued, seen)
+  local all = all_put_off()
+  if all then
+    return all[job], true
+  end
   local names = {}
   for attempt = 1, MOST_ATTEMPTS do
     names[attempt] = 'retry:' .. job .. ':' .. attempt
@@ -129,13 +166,6 @@ local function deaths_unread(since)
   return unread_from and since <= unread_from
 end
 
--- By queue stream the first time that any of its jobs was seen: a queue is looked through once, from then on.
-local earliest = {}
-for at = 1, #ARGV, EACH do
-  local stream, seen = KEYS[tonumber(ARGV[at + 5])], tonumber(ARGV[at + 2])
-  earliest[stream] = math.min(earliest[stream] or seen, seen)
-end
-
 local function look(at)
   local where, place, seen, job = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
   local stream, record, claim = KEYS[tonumber(ARGV[at + 5])], KEYS[tonumber(ARGV[at + 6])], KEYS[tonumber(ARGV[at + 7])]
@@ -154,7 +184,7 @@ local function look(at)
   if name then
     return string.sub(name, 1, 6) == 'retry:' and 'failing' or 'underway', 'clock', name
   end
-  local jobs, queue_whole = on_queue(stream, earliest[stream])
+  local jobs, queue_whole = on_queue(stream)
   if jobs[job] then
     return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
   end

@@ -143,6 +143,7 @@ pub(super) fn sequence(random: &mut Rng, length: usize) -> Vec<Op> {
             0..3 => ops.extend(round(random)),
             3..5 => ops.extend(life(random)),
             5 => ops.extend(lapse(random)),
+            6 => ops.extend(wobble(random)),
             _ => ops.push(op(random)),
         }
     }
@@ -177,6 +178,19 @@ fn lapse(random: &mut Rng) -> Vec<Op> {
         ops.push(Op::Step(Loop::ALL[random.usize(..3)], Cut::No));
     }
     ops.push(Op::StaleStep(0, Loop::ALL[random.usize(..3)]));
+    ops
+}
+
+/// A clock that is set back and finds its way again, while something goes on.
+fn wobble(random: &mut Rng) -> Vec<Op> {
+    let by = [300, 1_000, 5_000, 60_000][random.usize(..4)];
+    let ahead = random.i64(0..3) * by;
+    let mut ops = vec![Op::Clock(ahead), Op::Step(Loop::Retry, Cut::No), Op::Clock(-by)];
+    for _ in 0..random.usize(1..4) {
+        let meanwhile = [Op::Promote, Op::Work(work(random, 0)), Op::Step(Loop::Ingest, Cut::No), op(random)];
+        ops.push(meanwhile[random.usize(..4)].clone());
+    }
+    ops.extend([Op::Clock(by + 200), Op::Step(Loop::Retry, Cut::No)]);
     ops
 }
 

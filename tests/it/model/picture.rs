@@ -74,9 +74,9 @@ impl Camera {
     pub(super) async fn picture(&mut self) -> Picture {
         let mut command = redis::cmd("EVAL");
         command.arg(include_str!("picture.lua")).arg(0).arg(self.audit.to_string()).arg(self.events.to_string());
-        let keys: Vec<(String, String, Value)> = command.query_async(&mut self.con).await.expect("Redis is there");
+        let keys: Vec<(String, Value)> = command.query_async(&mut self.con).await.expect("Redis is there");
         let mut picture = Picture::default();
-        for (key, _, holds) in keys {
+        for (key, holds) in keys {
             let name = key.strip_prefix(&format!("{{{NS}}}:")).expect("every key is of the namespace");
             if name == "dlq" {
                 picture.dlq = entries(holds);
