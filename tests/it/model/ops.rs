@@ -139,27 +139,30 @@ pub(super) fn sequence(random: &mut Rng, length: usize) -> Vec<Op> {
     let mut ops = vec![first];
     ops.extend((0..before).map(|_| Op::Bury(job(random))));
     while ops.len() < length {
-        match random.u8(..20) {
-            0..3 => ops.extend(round(random)),
-            3..5 => ops.extend(life(random)),
-            5 => ops.extend(lapse(random)),
-            6 => ops.extend(wobble(random)),
+        match random.u8(..24) {
+            0..6 => ops.extend(round(random)),
+            6..9 => ops.extend(life(random)),
+            9 => ops.extend(lapse(random)),
+            10 => ops.extend(wobble(random)),
             _ => ops.push(op(random)),
         }
     }
     ops
 }
 
-/// What leads to retries: the loops at their work, and time passing.
+/// What leads to retries: somebody dies, the loops are at their work, and time passes.
 fn round(random: &mut Rng) -> Vec<Op> {
-    vec![
+    let mut ops: Vec<Op> = (0..random.usize(..3)).map(|_| Op::Bury(job(random))).collect();
+    ops.extend([
+        Op::Step(Loop::Ingest, cut(random)),
         Op::Step(Loop::Ingest, cut(random)),
         Op::Step(Loop::Judge, cut(random)),
-        Op::ClockToAge(random.usize(..1_000), [0, 2_000, 10_000][random.usize(..3)]),
+        Op::ClockToAge(random.usize(..1_000), [0, 1_000, 7_000, 30_000][random.usize(..4)]),
         Op::Step(Loop::Retry, cut(random)),
         Op::Clock(200),
         Op::Step(Loop::Retry, cut(random)),
-    ]
+    ]);
+    ops
 }
 
 /// What leads to deaths: the attempts of a life.
@@ -255,8 +258,7 @@ fn job(random: &mut Rng) -> NewJob {
 }
 
 fn live_job(random: &mut Rng) -> NewJob {
-    let kind =
-        if random.u8(..4) == 0 { Kind::Dedup(random.usize(..DEDUP_KEYS.len())) } else { Kind::Plain };
+    let kind = if random.u8(..4) == 0 { Kind::Dedup(random.usize(..DEDUP_KEYS.len())) } else { Kind::Plain };
     // Mostly of one kind, so that groups have more than one entry.
     let mostly = |random: &mut Rng, of: usize| if random.bool() { 0 } else { random.usize(..of) };
     NewJob {

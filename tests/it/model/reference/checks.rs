@@ -24,7 +24,8 @@ impl Reference {
         self.flights_agree(now)?;
         let waiting = self.index_is_sound(now)?;
         let judged = now.place("judged") >= now.place("judge_until");
-        let read = self.graves.keys().next_back().is_none_or(|last| *last <= now.cursor()) && now.state.contains_key("cursor");
+        let read =
+            self.graves.keys().next_back().is_none_or(|last| *last <= now.cursor()) && now.state.contains_key("cursor");
         if is_idle && judged && read && now.rules() == self.given {
             self.caught_up(now, &waiting)?;
         }
@@ -38,12 +39,14 @@ impl Reference {
         if dead != found {
             return Err(format!("the DLQ holds {found:?}, and should hold {dead:?}"));
         }
-        let on_queues = now.queues.iter().flat_map(|(stream, entries)| {
-            entries.keys().map(|id| Place::Queue(stream.clone(), *id))
-        });
+        let on_queues =
+            now.queues.iter().flat_map(|(stream, entries)| entries.keys().map(|id| Place::Queue(stream.clone(), *id)));
         let places: BTreeSet<Place> = on_queues.chain(now.clock.keys().cloned().map(Place::Clock)).collect();
         if !self.places.keys().eq(&places) {
-            return Err(format!("jobs are at {places:?}, and should be at {:?}", self.places.keys().collect::<Vec<_>>()));
+            return Err(format!(
+                "jobs are at {places:?}, and should be at {:?}",
+                self.places.keys().collect::<Vec<_>>()
+            ));
         }
         Ok(())
     }
@@ -98,7 +101,8 @@ impl Reference {
                 continue;
             }
             let deaths = of_it().filter(|grave| grave.announced > 0 || (grave.existing && grave.read)).count();
-            let told = |field: &str| now.records.get(id).and_then(|record| record.get(field)).map_or("0", String::as_str);
+            let told =
+                |field: &str| now.records.get(id).and_then(|record| record.get(field)).map_or("0", String::as_str);
             if (told("deaths"), told("retries")) != (&deaths.to_string(), &job.retries.to_string()) {
                 return Err(format!(
                     "{id} has died {deaths} times and was retried {} times; the ledger has {:?}",
@@ -126,7 +130,8 @@ impl Reference {
             let words: Vec<&str> = flight.splitn(6, ' ').collect();
             format!("{} {} {} {}", words[0], words[2], words[3], words[4])
         };
-        let found: BTreeMap<&str, String> = now.flights.iter().map(|(job, flight)| (job.as_str(), told(flight))).collect();
+        let found: BTreeMap<&str, String> =
+            now.flights.iter().map(|(job, flight)| (job.as_str(), told(flight))).collect();
         if sent != found {
             return Err(format!("in flight are {found:?}, and should be {sent:?}"));
         }
@@ -137,7 +142,11 @@ impl Reference {
     /// can be found from above; and it knows how much it holds.
     fn index_is_sound(&self, now: &Picture) -> Result<Waiting, Wrong> {
         let generation = now.number("generation");
-        if now.index.keys().any(|set| set.split(':').next().is_none_or(|of| of.parse().is_ok_and(|of: i64| of > generation))) {
+        if now
+            .index
+            .keys()
+            .any(|set| set.split(':').next().is_none_or(|of| of.parse().is_ok_and(|of: i64| of > generation)))
+        {
             return Err(format!("there is an index of rules to come: {:?}", now.index));
         }
         let set = |name: &str| now.index.get(name);
@@ -176,7 +185,8 @@ impl Reference {
         if !grave.present || grave.covered {
             return Ok(());
         }
-        let wrong = |why: &str| Err(format!("{entry} of {} waits in {pool}:{group} until {until}, and {why}", grave.job));
+        let wrong =
+            |why: &str| Err(format!("{entry} of {} waits in {pool}:{group} until {until}, and {why}", grave.job));
         let Fate::Waits(rule, grants) = self.fate(grave, now.rules()) else {
             return wrong("no rule grants it a retry");
         };

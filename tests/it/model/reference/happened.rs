@@ -153,10 +153,14 @@ impl Reference {
         let Line { what, entry, job, .. } = line;
         let latest = self.latest;
         let died_since = |life: &Life, but_unread: bool| {
-            life.burials_since.iter().map(|id| &self.graves[id]).any(|grave| grave.is_known() || (but_unread && grave.present))
+            life.burials_since
+                .iter()
+                .map(|id| &self.graves[id])
+                .any(|grave| grave.is_known() || (but_unread && grave.present))
         };
         let of_it = |life: &&Life| life.sent().is_some_and(|sent| sent.entry == *entry);
-        let Some((number, life)) = self.jobs.get(job).and_then(|job| job.lives.iter().enumerate().find(|(_, life)| of_it(life)))
+        let Some((number, life)) =
+            self.jobs.get(job).and_then(|job| job.lives.iter().enumerate().find(|(_, life)| of_it(life)))
         else {
             return Err(format!("{job} is said to be {what} after a retry of {entry}, and there was none"));
         };
@@ -267,9 +271,13 @@ impl Reference {
     fn told_existing(&mut self, count: u64) -> Result<(), Wrong> {
         self.digests += 1;
         let existing = self.graves.values().filter(|grave| grave.existing);
-        let (all, unsure) = existing.fold((0, 0), |(all, unsure), grave| (all + 1, unsure + u64::from(grave.taken_unread)));
+        let (all, unsure) =
+            existing.fold((0, 0), |(all, unsure), grave| (all + 1, unsure + u64::from(grave.taken_unread)));
         if self.digests > 1 || count > all || count < all - unsure {
-            return Err(format!("digest number {} tells of {count} entries of before, and there were {all}", self.digests));
+            return Err(format!(
+                "digest number {} tells of {count} entries of before, and there were {all}",
+                self.digests
+            ));
         }
         Ok(())
     }

@@ -370,6 +370,11 @@ impl Reference {
         self.present().filter_map(|(_, grave)| waits(grave)).collect()
     }
 
+    /// Whether a job has a dedup key.
+    pub(super) fn has_dedup_key(&self, job: &str) -> bool {
+        self.jobs.get(job).is_some_and(|job| job.dedup.is_some())
+    }
+
     fn life_at(&mut self, place: &Place) -> &mut Life {
         let (job, life) = &self.places[place];
         &mut self.jobs.get_mut(job).expect("it lives somewhere").lives[*life]
