@@ -244,7 +244,8 @@ pub enum Refusal {
     DedupClaimed,
     /// A retry of the same job has no verdict yet.
     InFlight,
-    /// The same job has a newer entry in the DLQ, which stands for it. Out of the index.
+    /// The same job has a newer entry in the DLQ, which stands for it for as long as it is there; or it was in the DLQ
+    /// when its job was put back, and is removed.
     Superseded,
     /// The ledger knows another number of retries than the plan. Looked at again soon.
     Stale,

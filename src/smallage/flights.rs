@@ -51,7 +51,7 @@ impl Smallage {
 
     async fn look_for_some(&self, flights: &[Flight], sights: &mut Vec<Sight>) -> Result<Millis> {
         let mut keys = KeyList::new(vec![self.keys.state(), self.keys.dlq(), self.keys.clock()]);
-        let mut args = Vec::with_capacity(8 * flights.len());
+        let mut args = Vec::with_capacity(9 * flights.len());
         for flight in flights {
             let (kind, place) = match &flight.at {
                 Whereabouts::Queue(entry) => ("queue", entry),
@@ -68,6 +68,7 @@ impl Smallage {
                 keys.number(flight.stream.clone()),
                 keys.number(self.keys.job(job_id)),
                 flight.dedup.as_deref().map_or(Arg::Int(0), |dedup| keys.number(self.keys.dedup(dedup))),
+                Arg::Int(flight.sent_at.0),
             ]);
         }
         let answer = self.commands.run_reading_script(&self.scripts.look, &keys.as_strs(), &args).await?;

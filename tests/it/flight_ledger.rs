@@ -104,12 +104,53 @@ async fn a_job_whose_task_no_worker_knows_is_found_on_the_clock() {
     yard.schedule(&format!("unknown:{job}:5")).await;
     let name = Whereabouts::Clock(format!("unknown:{job}:5"));
     assert_eq!(yard.sight(&flight).await, underway(name.clone(), false));
-    assert_eq!(yard.sight(&Flight { at: name.clone(), ..flight.clone() }).await, underway(name, false));
-    // After a long time there are too many names to ask for all of them.
+    assert_eq!(yard.sight(&Flight { at: name.clone(), ..flight.clone() }).await, underway(name.clone(), false));
+    let hours_ago = Flight { seen_at: Millis(flight.seen_at.0 - 7_200_000), ..flight.clone() };
     let () = yard.con.del(SCHED).await.unwrap();
+    for flight in [&flight, &hours_ago] {
+        assert_eq!(yard.sight(flight).await, Sight::RanThrough);
+    }
+    // Of a clock with too much on it to look through, names are asked for; after a long time there are too many.
+    for n in 0..1_001 {
+        yard.schedule(&format!("retry:other-{n}:1")).await;
+    }
     assert_eq!(yard.sight(&flight).await, Sight::RanThrough);
-    let hours_ago = Flight { seen_at: Millis(flight.seen_at.0 - 7_200_000), ..flight };
     assert_eq!(yard.sight(&hours_ago).await, Sight::Unclear);
+    yard.schedule(&format!("unknown:{job}:5")).await;
+    assert_eq!(yard.sight(&flight).await, underway(name, false));
+}
+
+#[tokio::test]
+async fn a_job_is_found_although_the_clock_was_set_back_since_it_was_seen() {
+    let (mut yard, flight) = in_flight(&letter(NS, 1)).await;
+    let job = job_id(1);
+    yard.ack(&flight).await;
+    // What became of it since has happened before, by that clock.
+    let seen = Flight { seen_at: Millis(flight.seen_at.0 + 60_000), ..flight };
+    let name = format!("unknown:{job}:1");
+    yard.schedule(&name).await;
+    let look = async |yard: &Yard| yard.ledger.look(std::slice::from_ref(&seen)).await.unwrap().sights;
+    assert_eq!(look(&yard).await, [underway(Whereabouts::Clock(name), false)]);
+    let () = yard.con.del(SCHED).await.unwrap();
+    let entry = yard.enqueue(&job, "1").await;
+    assert_eq!(look(&yard).await, [underway(queue(&entry), true)]);
+}
+
+#[tokio::test]
+async fn a_job_that_goes_on_has_not_died_although_an_earlier_life_was_buried_once_more() {
+    let (mut yard, flight) = in_flight(&letter(NS, 1)).await;
+    let job = job_id(1);
+    yard.bury(&letter(NS, 1)).await;
+    assert_eq!(yard.sight(&flight).await, underway(flight.at.clone(), false));
+    yard.ack(&flight).await;
+    let name = format!("retry:{job}:1");
+    yard.schedule(&name).await;
+    assert_eq!(yard.sight(&flight).await, underway(Whereabouts::Clock(name), true));
+    let () = yard.con.del(SCHED).await.unwrap();
+    let entry = yard.enqueue(&job, "1").await;
+    assert_eq!(yard.sight(&flight).await, underway(queue(&entry), true));
+    yard.ack(&Flight { at: queue(&entry), ..flight.clone() }).await;
+    assert_eq!(yard.sight(&flight).await, Sight::ReDied);
 }
 
 #[tokio::test]

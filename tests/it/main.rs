@@ -14,6 +14,7 @@ mod fixtures;
 mod flight_ledger;
 mod ledger;
 mod ledger_model;
+mod model;
 mod outcomes;
 mod plan_ledger;
 mod port;

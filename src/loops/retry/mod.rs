@@ -156,7 +156,7 @@ impl Step for Retry {
         let flights = self.follow().await?;
         let mut aloft = Aloft::of(&flights);
         let rules = Arc::clone(&self.known);
-        let next_due = if rules.is_empty() { None } else { self.send(&rules, &mut aloft).await? };
+        let next_due = self.send(&rules, &mut aloft).await?;
         self.gauges(&aloft).await?;
         let wait = if !aloft.is_empty() {
             WATCH_EVERY

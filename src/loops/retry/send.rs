@@ -44,6 +44,9 @@ const UNKNOWN_MS: i64 = 3_600_000;
 impl Retry {
     /// Looks at the pools that are due and sends what may go. Tells when the next pool is due, if none is left.
     pub(super) async fn send(&mut self, rules: &Rules, aloft: &mut Aloft) -> Result<Option<Millis>, StoreError> {
+        if rules.is_empty() {
+            return Ok(None);
+        }
         let judging = self.ledger.judging().await?;
         if judging.fingerprint != rules.fingerprint {
             // The ledger works by other rules: those before the last change, for a moment.

@@ -1,21 +1,22 @@
 -- Looks where retried jobs are, all at one moment. Reads only.
 -- KEYS  1 state  2 DLQ  3 the framework's clock  4… queue streams, job records and dedup claims; ARGV says which by their
 --       numbers
--- ARGV  1… for each flight eight: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms); the
---       job's id; when it was enqueued (ms) or ''; its queue stream; its job's record; its dedup claim or 0
+-- ARGV  1… for each flight nine: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms); the
+--       job's id; when it was enqueued (ms) or ''; its queue stream; its job's record; its dedup claim or 0; when it was
+--       put back (ms)
 -- Gives {'OK', seconds, microseconds, for each flight three: what was seen; where it is now ('queue', 'clock' or '');
 --       the entry or the name there}
 --       seen: 'underway', 'failing' (under way, and an attempt has failed), 'ran_through', 're_died', 'swallowed',
 --       'unclear'
 -- One step, because a living job moves between its places, and only at one moment it is sure to be in one of them.
 local call, pcall = redis.call, redis.pcall
-local EACH = 8
+local EACH = 9
 -- A job with a dedup key is put back with this attempt; one that has failed has a higher one than it was put back with.
 local LAST_ATTEMPT = '1000000'
 -- Attempts under which a job is looked for on the clock, and seconds of age.
 local MOST_ATTEMPTS, MOST_SECONDS = 64, 1000
--- Entries of one queue looked through at most, their bytes, and how many are read at a time.
-local MOST_ENTRIES, MOST_BYTES, PAGE = 1000, 8000000, 100
+-- Entries of one queue looked through at most, their bytes, and how many are read at a time; names on the clock.
+local MOST_ENTRIES, MOST_BYTES, PAGE, MOST_NAMES = 1000, 8000000, 100, 1000
 
 local dlq, clock = KEYS[2], KEYS[3]
 local time = call('TIME')
@@ -61,12 +62,32 @@ local function each_entry(stream, after, take)
   return entries, false
 end
 
--- What is on a queue from a time on, by job id: the newest entry's id, and whether it has failed. The second value tells
--- whether that is all of it.
+-- By queue stream the first time that any of its jobs was put back, that any was seen, and that any was seen of those
+-- seen just now. A new leader knows of long ago, and may have more to look through than it can; that must not hide from
+-- it what it has seen itself since.
+local JUST_NOW_MS = 2000
+local first_sent, first_seen, first_recent = {}, {}, {}
+for at = 1, #ARGV, EACH do
+  local stream, seen, sent = KEYS[tonumber(ARGV[at + 5])], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 8])
+  local first = now - seen <= JUST_NOW_MS and first_recent or first_seen
+  first[stream] = math.min(first[stream] or seen, seen)
+  first_sent[stream] = math.min(first_sent[stream] or sent, sent)
+end
+
+-- What is on a queue, by job id: the newest entry's id, and whether it has failed. The second value tells whether that is
+-- all that can be of use: what was added since its jobs were put back. Of a long queue only that is looked at which was
+-- added since they were seen, by a clock that may have been set back meanwhile.
 local scanned = {}
-local function on_queue(stream, from, recent)
-  local which = (recent and 'recent ' or 'other ') .. stream
-  local scan = scanned[which]
+local function on_queue(stream, seen)
+  local length = pcall('XLEN', stream)
+  local which, from = 'all ', first_sent[stream]
+  if type(length) ~= 'number' or length >= MOST_ENTRIES then
+    which, from = 'old ', first_seen[stream]
+    if now - seen <= JUST_NOW_MS then
+      which, from = 'recent ', first_recent[stream]
+    end
+  end
+  local scan = scanned[which .. stream]
   if not scan then
     scan = {jobs = {}}
     -- Somewhat earlier, because an id is made of another reading of the same clock.
@@ -78,13 +99,38 @@ local function on_queue(stream, from, recent)
     end)
     -- A queue that workers read stays when it is empty; of one that is gone nobody knows what became of its jobs.
     scan.whole = whole and call('EXISTS', stream) == 1
-    scanned[which] = scan
+    scanned[which .. stream] = scan
   end
   return scan.jobs, scan.whole
 end
 
+-- All names on the clock by job id, if they are not too many: then nothing needs to be guessed.
+local put_off
+local function all_put_off()
+  if put_off == nil then
+    put_off = false
+    local length = pcall('ZCARD', clock)
+    if type(length) == 'number' and length <= MOST_NAMES then
+      put_off = {}
+      local names = call('ZRANGE', clock, 0, -1)
+      for i = 1, #names do
+        local retried = string.match(names[i], '^retry:(.*):%d+$')
+        local job = retried or string.match(names[i], '^unknown:(.*):%d+$')
+        if job and (retried or not put_off[job]) then
+          put_off[job] = names[i]
+        end
+      end
+    end
+  end
+  return put_off
+end
+
 -- The name under which the framework has put a job off, or nothing; the second value is false if not all could be asked.
 local function on_clock(job, enqueued, seen)
+  local all = all_put_off()
+  if all then
+    return all[job], true
+  end
   local names = {}
   for attempt = 1, MOST_ATTEMPTS do
     names[attempt] = 'retry:' .. job .. ':' .. attempt
@@ -159,17 +205,6 @@ local function may_have_died(job, since)
   return unread.jobs[job] or (unread.others_until and since <= unread.others_until)
 end
 
--- By queue stream the first time that any of its jobs was seen: a queue is looked through once from then on, and once
--- more for those that were seen just now. A new leader knows of long ago, and has more to look through than it may; that
--- must not hide from it what it has seen itself since.
-local JUST_NOW_MS = 2000
-local earliest, earliest_recent = {}, {}
-for at = 1, #ARGV, EACH do
-  local stream, seen = KEYS[tonumber(ARGV[at + 5])], tonumber(ARGV[at + 2])
-  local first = now - seen <= JUST_NOW_MS and earliest_recent or earliest
-  first[stream] = math.min(first[stream] or seen, seen)
-end
-
 local function look(at)
   local where, place, seen, job = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
   local stream, record, claim = KEYS[tonumber(ARGV[at + 5])], KEYS[tonumber(ARGV[at + 6])], KEYS[tonumber(ARGV[at + 7])]
@@ -184,23 +219,22 @@ local function look(at)
       return has_failed(found[1][2]) and 'failing' or 'underway', where, place
     end
   end
+  local name, clock_whole = on_clock(job, tonumber(ARGV[at + 4]), seen)
+  if name then
+    return string.sub(name, 1, 6) == 'retry:' and 'failing' or 'underway', 'clock', name
+  end
+  local jobs, queue_whole = on_queue(stream, seen)
+  if jobs[job] then
+    return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
+  end
+  -- Only now: a worker that had died before it let go of an earlier life may bury that once more while this one goes on.
   local known = pcall('HMGET', record, 'entries', 'raised')
   local raised = not known.err and known[2]
   if raised and before(earlier_until(raised), string.match(known[1] or '', '%S+$') or '') then
     return 're_died', '', ''
   end
-  local name, clock_whole = on_clock(job, tonumber(ARGV[at + 4]), seen)
-  if name then
-    return string.sub(name, 1, 6) == 'retry:' and 'failing' or 'underway', 'clock', name
-  end
-  local recent = now - seen <= JUST_NOW_MS
-  local jobs, queue_whole = on_queue(stream, (recent and earliest_recent or earliest)[stream], recent)
-  if jobs[job] then
-    return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
-  end
   -- Without the job's record nothing would tell of its death; and a clock that has gone back hides what came since.
-  if not raised or not clock_whole or not queue_whole or now < seen or may_have_died(job, seen)
-  then
+  if not raised or not clock_whole or not queue_whole or now < seen or may_have_died(job, seen) then
     return 'unclear', '', ''
   end
   local owner = claim and pcall('GET', claim)

@@ -39,7 +39,7 @@ call('XLEN', outbox)
 local MOST_FIELDS = 2000
 -- The attempt of a job with a dedup key: if it fails it is buried at once, for smallage would drop its next attempt.
 local LAST_ATTEMPT = '1000000'
-local QUEUE_GONE_MS, QUEUE_TOO_LONG_MS, IN_FLIGHT_MS = 60000, 5000, 5000
+local QUEUE_GONE_MS, QUEUE_TOO_LONG_MS, IN_FLIGHT_MS, SUPERSEDED_MS = 60000, 5000, 5000, 60000
 local CLAIMED_LEAST_MS, CLAIMED_MOST_MS = 1000, 60000
 -- A job whose entry is younger than this is remembered for long enough since its death.
 local YOUNG_MS = remember / 2
@@ -232,7 +232,8 @@ local function raise(n, at, was_flying)
     for other in gmatch(job[2], '%S+') do
       if other ~= entry and not removed[other] and buried(dlq, other) then
         if before(entry, other) then
-          return nil, 'superseded'
+          -- It goes when the newer one is put back; should a person remove that, its own turn comes.
+          return nil, 'superseded', now + SUPERSEDED_MS
         end
         twins[#twins + 1] = other
       end

@@ -8,8 +8,8 @@ use std::{
     process::Command,
 };
 
-/// What the child's wall clock shows: the machine's time and an offset, kept in a file that the child reads again
-/// whenever it asks for the time.
+/// What the child's wall clock shows, kept in a file that the child reads again whenever it asks for the time: the
+/// machine's time and an offset, or one moment at which it stands still.
 #[derive(Debug)]
 pub(crate) struct FakeClock {
     file: PathBuf,
@@ -20,22 +20,32 @@ impl FakeClock {
     /// A clock in this folder that shows the machine's time.
     pub(crate) fn in_folder(folder: &Path) -> FakeClock {
         let clock = FakeClock { file: folder.join("clock"), offset_ms: 0 };
-        clock.write();
+        clock.run_on();
         clock
     }
 
     /// Steps it forwards, or backwards if negative.
     pub(crate) fn step_ms(&mut self, by: i64) {
         self.offset_ms += by;
-        self.write();
+        self.run_on();
+    }
+
+    /// Stops it at this moment, in milliseconds since 1970, until it is set again. Whoever waits by it waits for ever.
+    pub(crate) fn stand_still_at(&self, ms: i64) {
+        let at = chrono::DateTime::from_timestamp_millis(ms).expect("a time that a calendar holds");
+        // Half a millisecond more, because the child reads the fraction as a number that is never exact.
+        self.write(&format!("{}5\n", at.format("%Y-%m-%d %H:%M:%S%.3f")));
+    }
+
+    fn run_on(&self) {
+        let (sign, offset) = (if self.offset_ms < 0 { '-' } else { '+' }, self.offset_ms.unsigned_abs());
+        self.write(&format!("{sign}{}.{:03}\n", offset / 1000, offset % 1000));
     }
 
     /// Renamed into place: the child never reads half of it.
-    fn write(&self) {
-        let (sign, offset) = (if self.offset_ms < 0 { '-' } else { '+' }, self.offset_ms.unsigned_abs());
+    fn write(&self, shown: &str) {
         let new = self.file.with_extension("new");
-        let written = std::fs::write(&new, format!("{sign}{}.{:03}\n", offset / 1000, offset % 1000))
-            .and_then(|()| std::fs::rename(&new, &self.file));
+        let written = std::fs::write(&new, shown).and_then(|()| std::fs::rename(&new, &self.file));
         written.expect("the clock's folder can be written to");
     }
 
@@ -45,6 +55,8 @@ impl FakeClock {
         command.env("LD_PRELOAD", format!("{}:libc.so.6", library()));
         command.env("FAKETIME_TIMESTAMP_FILE", &self.file);
         command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        // A moment is written as a date, which is read as one of this zone.
+        command.env("TZ", "UTC");
     }
 }
 

@@ -229,6 +229,12 @@ impl Redis {
         self.clock.as_mut().expect("it was started with `stepped_clock`").step_ms(seconds * 1000);
     }
 
+    /// Stops its clock at this moment, in milliseconds since 1970: time passes only when it is set again. A blocking read
+    /// then waits until there is something to read.
+    pub(crate) fn stop_clock_at(&self, ms: i64) {
+        self.clock.as_ref().expect("it was started with `stepped_clock`").stand_still_at(ms);
+    }
+
     /// Makes it hang (SIGSTOP): connections stay open, nothing is answered.
     pub(crate) fn freeze(&self) {
         signal(self.pid(), "STOP");
