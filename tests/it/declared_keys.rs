@@ -98,6 +98,9 @@ async fn tour(yard: &mut Yard) {
     yard.ledger.drop_due(&yard.lease, yard.generation, &[(place.clone(), id)]).await.unwrap();
     let flights = [first.clone(), second.clone()];
     yard.ledger.look(&flights).await.unwrap();
+    // More on the clock than is looked through whole.
+    let names: Vec<(i64, String)> = (0..1_001).map(|n| (n, format!("cron:{n}"))).collect();
+    let () = yard.con.zadd_multiple(format!("{{{NS}}}:sched"), &names).await.unwrap();
     let () = yard.con.del(QUEUE).await.unwrap();
     yard.ledger
         .look(

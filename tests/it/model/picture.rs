@@ -115,12 +115,15 @@ impl Camera {
 
 impl Line {
     fn of(fields: &Fields) -> Line {
+        // Three pairs: what and by whom; the entry, and more about it; the job, and its task.
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let [(what, by), (entry, detail), (job, _)] = &fields[..] else { panic!("a line has three pairs") };
         Line {
-            what: text(fields, "what"),
-            by: text(fields, "by"),
-            entry: text(fields, "entry").parse().expect("an id"),
-            job: text(fields, "job"),
-            detail: text(fields, "detail"),
+            what: lossy(what),
+            by: lossy(by),
+            entry: lossy(entry).parse().expect("an id"),
+            job: lossy(job),
+            detail: lossy(detail),
         }
     }
 }
