@@ -124,12 +124,10 @@ impl Smallage {
                 flight.dedup.as_deref().map_or(Arg::Int(0), |dedup| keys.number(self.keys.raised(dedup))),
             ]);
         }
+        // Only groups are counted as on hold: a pool is, together with the group that is the cause.
         let held: Vec<String> = lessons
             .iter()
-            .map(|lesson| match &lesson.group {
-                Some(group) => format!("{}:{group}", lesson.pool.0),
-                None => lesson.pool.0.clone(),
-            })
+            .map(|lesson| lesson.group.as_ref().map_or_else(String::new, |group| format!("{}:{group}", lesson.pool.0)))
             .collect();
         for (lesson, held) in lessons.iter().zip(&held) {
             args.extend([

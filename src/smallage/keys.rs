@@ -120,7 +120,7 @@ impl Keys {
         }
     }
 
-    /// Pools and groups on hold: a sorted set by the time they are on hold until.
+    /// Groups on hold: a sorted set by the time they are on hold until.
     pub fn held(&self) -> String {
         format!("{}sexton:held", self.prefix)
     }
