@@ -113,6 +113,27 @@ async fn a_job_whose_task_no_worker_knows_is_found_on_the_clock() {
 }
 
 #[tokio::test]
+async fn a_job_is_found_on_another_shard_when_their_number_has_changed() {
+    let (mut yard, flight) = in_flight(&letter(NS, 1)).await;
+    let job = job_id(1);
+    yard.ack(&flight).await;
+    let shard = "{lrs}:q:default:5";
+    let entry: String = yard.con.xadd(shard, "*", &[("id", job.as_str()), ("attempt", "1")]).await.unwrap();
+    let there = queue(&format!("{entry} {shard}"));
+    assert_eq!(yard.sight(&flight).await, underway(there.clone(), true));
+    let found = Flight { at: there.clone(), ..flight.clone() };
+    assert_eq!(yard.sight(&found).await, underway(there, true));
+    // From there it may come back, or end.
+    let _: u64 = yard.con.xdel(shard, &[&entry]).await.unwrap();
+    assert_eq!(yard.sight(&found).await, Sight::RanThrough);
+    let entry = yard.enqueue(&job, "2").await;
+    let Sight::Underway { at: Whereabouts::Queue(at), failing: true } = yard.sight(&found).await else { panic!() };
+    let back = Flight { at: queue(&at), ..flight };
+    assert_eq!(at, format!("{entry} {QUEUE}"));
+    assert_eq!(yard.sight(&back).await, underway(back.at.clone(), true));
+}
+
+#[tokio::test]
 async fn a_new_death_counts_once_it_has_been_read() {
     let (mut yard, flight) = in_flight(&letter(NS, 1)).await;
     bury(&mut yard.con, NS, &letter(NS, 1)).await;

@@ -1,15 +1,16 @@
 -- Looks where retried jobs are, all at one moment. Reads only.
 -- KEYS  1 state  2 DLQ  3 the framework's clock  4… queue streams, job records and dedup claims; ARGV says which by their
 --       numbers
--- ARGV  1… for each flight eight: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms); the
+-- ARGV  1 number of further queue streams that these jobs may be on, and their keys
+--       then for each flight eight: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms); the
 --       job's id; when it was enqueued (ms) or ''; its queue stream; its job's record; its dedup claim or 0
 -- Gives {'OK', seconds, microseconds, for each flight three: what was seen; where it is now ('queue', 'clock' or '');
---       the entry or the name there}
+--       the entry or the name there, on a further stream with its key behind a space}
 --       seen: 'underway', 'failing' (under way, and an attempt has failed), 'ran_through', 're_died', 'swallowed',
 --       'unclear'
 -- One step, because a living job moves between its places, and only at one moment it is sure to be in one of them.
 local call, pcall = redis.call, redis.pcall
-local EACH = 8
+local FIRST, EACH = tonumber(ARGV[1]) + 2, 8
 -- A job with a dedup key is put back with this attempt; one that has failed has a higher one than it was put back with.
 local LAST_ATTEMPT = '1000000'
 -- Attempts under which a job is looked for on the clock, and seconds of age.
@@ -130,10 +131,22 @@ local function deaths_unread(since)
 end
 
 -- By queue stream the first time that any of its jobs was seen: a queue is looked through once, from then on.
-local earliest = {}
-for at = 1, #ARGV, EACH do
+local earliest, earliest_of_all = {}, math.huge
+for at = FIRST, #ARGV, EACH do
   local stream, seen = KEYS[tonumber(ARGV[at + 5])], tonumber(ARGV[at + 2])
   earliest[stream] = math.min(earliest[stream] or seen, seen)
+  earliest_of_all = math.min(earliest_of_all, seen)
+end
+
+-- Whether a job is on a further queue stream, and the newest entry there.
+local function elsewhere(job)
+  for i = 2, FIRST - 1 do
+    local stream = KEYS[tonumber(ARGV[i])]
+    local found = on_queue(stream, earliest[stream] or earliest_of_all)[job]
+    if found then
+      return found[2], found[1] .. ' ' .. stream
+    end
+  end
 end
 
 local function look(at)
@@ -163,6 +176,10 @@ local function look(at)
   if jobs[job] then
     return jobs[job][2] and 'failing' or 'underway', 'queue', jobs[job][1]
   end
+  local failed, there = elsewhere(job)
+  if there then
+    return failed and 'failing' or 'underway', 'queue', there
+  end
   -- Without the job's record nothing would tell of its death; and a clock that has gone back hides what came since.
   if not raised or not clock_whole or not queue_whole or now < seen or deaths_unread(seen) then
     return 'unclear', '', ''
@@ -175,7 +192,7 @@ local function look(at)
 end
 
 local reply = {'OK', time[1], time[2]}
-for at = 1, #ARGV, EACH do
+for at = FIRST, #ARGV, EACH do
   local seen, where, place = look(at)
   reply[#reply + 1] = seen
   reply[#reply + 1] = where
