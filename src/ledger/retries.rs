@@ -495,9 +495,11 @@ pub trait RetryLedger: Ledger {
 
     /// Retries these, each atomically and all in one step: checks everything first, then puts the job on its queue,
     /// counts it, writes flight, event and audit line, and removes the entry from the DLQ and from the index.
+    /// [`StoreError::Moved`](super::StoreError::Moved) if other rules are in force by now.
     async fn retry(&self, lease: &Lease, generation: u64, retries: Vec<Retry>) -> Result<Vec<Retried>>;
 
-    /// Takes entries out of the index that the rules do not want there.
+    /// Takes entries out of the index that the rules do not want there. [`StoreError::Moved`](super::StoreError::Moved)
+    /// if other rules are in force by now.
     async fn drop_due(&self, lease: &Lease, generation: u64, entries: &[(Place, String)]) -> Result<()>;
 
     /// Sets when a pool and its groups are looked at again.

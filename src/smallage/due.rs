@@ -141,8 +141,7 @@ impl Smallage {
         let mut answers = Reply::array(Value::Array(self.commands.read_all(&commands).await?))?;
         let entries = reply::number(&answers.next()?).unwrap_or(0);
         let mut held = BTreeMap::<String, u64>::new();
-        // A pool's own hold stands there without a group.
-        for member in texts(answers.next()?)?.into_iter().filter(|member| member.split(':').count() > 2) {
+        for member in texts(answers.next()?)? {
             *held.entry(Pool(member).rule().to_owned()).or_default() += 1;
         }
         Ok(Waiting { entries, held: held.into_iter().collect() })

@@ -1,5 +1,7 @@
 //! Retries in flight: what is kept of them, where they are, and what has become of them.
 
+use std::collections::BTreeMap;
+
 use chrono::DateTime;
 use redis::pipe;
 
@@ -40,22 +42,54 @@ impl Smallage {
     pub(super) async fn look_for(&self, flights: &[Flight]) -> Result<Sights> {
         let mut sights = Sights { at: self.clock.now(), sights: Vec::with_capacity(flights.len()) };
         for together in flights.chunks(TOGETHER) {
-            // The oldest time is true of all of them.
-            let at = self.look_for_some(together, &mut sights.sights).await?;
-            if sights.sights.len() == together.len() {
+            let together: Vec<&Flight> = together.iter().collect();
+            let (at, mut some) = self.look_for_some(&together, &[]).await?;
+            self.look_beside(&together, &mut some).await?;
+            // The first moment is true of all of them.
+            if sights.sights.is_empty() {
                 sights.at = at;
             }
+            sights.sights.append(&mut some);
         }
         Ok(sights)
     }
 
-    async fn look_for_some(&self, flights: &[Flight], sights: &mut Vec<Sight>) -> Result<Millis> {
+    /// Looks once more for those that seem to have ended. If the number of a queue's shards has changed while its dead
+    /// letters waited, the framework puts a job on another stream than the one it came from.
+    async fn look_beside(&self, flights: &[&Flight], sights: &mut [Sight]) -> Result<()> {
+        let mut ended: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (n, (flight, sight)) in flights.iter().zip(&*sights).enumerate() {
+            if matches!(sight, Sight::RanThrough | Sight::Swallowed) {
+                ended.entry(&flight.stream).or_default().push(n);
+            }
+        }
+        for (stream, places) in ended {
+            let beside = self.keys.shards_beside(stream);
+            if beside.is_empty() {
+                continue;
+            }
+            let again: Vec<&Flight> = places.iter().map(|n| flights[*n]).collect();
+            let (_, found) = self.look_for_some(&again, &beside).await?;
+            for (n, sight) in places.into_iter().zip(found) {
+                sights[n] = sight;
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_for_some(&self, flights: &[&Flight], beside: &[String]) -> Result<(Millis, Vec<Sight>)> {
         let mut keys = KeyList::new(vec![self.keys.state(), self.keys.dlq(), self.keys.clock()]);
-        let mut args = Vec::with_capacity(9 * flights.len());
+        let mut args = Vec::with_capacity(1 + beside.len() + 9 * flights.len());
+        args.push(Arg::place(beside.len()));
+        args.extend(beside.iter().map(|stream| keys.number(stream.clone())));
         for flight in flights {
-            let (kind, place) = match &flight.at {
-                Whereabouts::Queue(entry) => ("queue", entry),
-                Whereabouts::Clock(name) => ("clock", name),
+            let (kind, place, stream) = match &flight.at {
+                Whereabouts::Clock(name) => ("clock", name.as_str(), flight.stream.as_str()),
+                // On another stream than it was sent to, it is named together with it.
+                Whereabouts::Queue(entry) => match entry.split_once(' ') {
+                    Some((entry, stream)) => ("queue", entry, stream),
+                    None => ("queue", entry.as_str(), flight.stream.as_str()),
+                },
             };
             let job_id = flight.dead.job_id.as_deref().unwrap_or_default();
             let enqueued_at = flight.dead.enqueued_at.as_deref().and_then(|at| DateTime::parse_from_rfc3339(at).ok());
@@ -65,7 +99,7 @@ impl Smallage {
                 Arg::Int(flight.seen_at.0),
                 Arg::Text(job_id),
                 enqueued_at.map_or(Arg::Text(""), |at| Arg::Int(at.timestamp_millis())),
-                keys.number(flight.stream.clone()),
+                keys.number(stream.to_owned()),
                 keys.number(self.keys.job(job_id)),
                 flight.dedup.as_deref().map_or(Arg::Int(0), |dedup| keys.number(self.keys.dedup(dedup))),
                 Arg::Int(flight.sent_at.0),
@@ -75,12 +109,20 @@ impl Smallage {
         let mut reply = Reply::of_script(answer)?;
         let now = reply.time()?;
         self.clock.set(now);
-        for _ in flights {
+        let mut sights = Vec::with_capacity(flights.len());
+        for flight in flights {
             let (seen, kind, place) = (reply.text()?, reply.text()?, reply.text()?);
-            let at = if kind == "clock" { Whereabouts::Clock(place) } else { Whereabouts::Queue(place) };
+            let at = || match (kind.as_str(), &flight.at) {
+                ("clock", _) => Whereabouts::Clock(place.clone()),
+                // Seen again where it was, also on another stream.
+                (_, Whereabouts::Queue(known)) if known.split_once(' ').is_some_and(|(known, _)| known == place) => {
+                    flight.at.clone()
+                }
+                _ => Whereabouts::Queue(place.clone()),
+            };
             sights.push(match seen.as_str() {
-                "underway" => Sight::Underway { at, failing: false },
-                "failing" => Sight::Underway { at, failing: true },
+                "underway" => Sight::Underway { at: at(), failing: false },
+                "failing" => Sight::Underway { at: at(), failing: true },
                 "ran_through" => Sight::RanThrough,
                 "re_died" => Sight::ReDied,
                 "swallowed" => Sight::Swallowed,
@@ -88,7 +130,7 @@ impl Smallage {
                 other => return Err(StoreError::Unexpected(format!("a flight was seen as {other:?}"))),
             });
         }
-        Ok(now)
+        Ok((now, sights))
     }
 
     pub(super) async fn settle_flights(&self, lease: &Lease, settled: &[Settled], lessons: &[Lesson]) -> Result<()> {
@@ -125,12 +167,10 @@ impl Smallage {
                 flight.dedup.as_deref().map_or(Arg::Int(0), |dedup| keys.number(self.keys.raised(dedup))),
             ]);
         }
+        // Only groups are counted as on hold: a pool is, together with the group that is the cause.
         let held: Vec<String> = lessons
             .iter()
-            .map(|lesson| match &lesson.group {
-                Some(group) => format!("{}:{group}", lesson.pool.0),
-                None => lesson.pool.0.clone(),
-            })
+            .map(|lesson| lesson.group.as_ref().map_or_else(String::new, |group| format!("{}:{group}", lesson.pool.0)))
             .collect();
         for (lesson, held) in lessons.iter().zip(&held) {
             args.extend([

@@ -19,6 +19,9 @@ pub enum NamespaceError {
     Forbidden(char),
 }
 
+/// Shards of a queue that are looked through for a job.
+const MOST_SHARDS: usize = 32;
+
 /// The keys of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
@@ -72,6 +75,18 @@ impl Keys {
         format!("{}dedup:{key}", self.prefix)
     }
 
+    /// The streams that a job of this queue stream may be on, itself among them, if the number of the queue's shards has
+    /// changed since.
+    pub fn shards_beside(&self, stream: &str) -> Vec<String> {
+        let Some((queue, shard)) = stream.rsplit_once(':').filter(|_| self.queue_of(stream).is_some()) else {
+            return Vec::new();
+        };
+        if shard.parse::<usize>().is_err() {
+            return Vec::new();
+        }
+        (0..MOST_SHARDS).map(|shard| format!("{queue}:{shard}")).collect()
+    }
+
     /// The lease: a string, `<epoch>:<holder>`.
     pub fn lease(&self) -> String {
         format!("{}sexton:lease", self.prefix)
@@ -120,7 +135,7 @@ impl Keys {
         }
     }
 
-    /// Pools and groups on hold: a sorted set by the time they are on hold until.
+    /// Groups on hold: a sorted set by the time they are on hold until.
     pub fn held(&self) -> String {
         format!("{}sexton:held", self.prefix)
     }
@@ -186,6 +201,17 @@ mod tests {
             (keys.audit(), "{lrs}:sexton:audit"),
         ] {
             assert_eq!(key, expected);
+        }
+    }
+
+    #[test]
+    fn a_queue_has_shards_beside_a_stream() {
+        let keys = Keys::new("lrs").unwrap();
+        let beside = keys.shards_beside("{lrs}:q:high priority:3");
+        assert_eq!(beside.len(), MOST_SHARDS);
+        assert_eq!((beside[0].as_str(), beside[3].as_str()), ("{lrs}:q:high priority:0", "{lrs}:q:high priority:3"));
+        for stream in ["{lrs}:q:default", "{lrs}:q:default:x", "{lrs}:dlq", "partner:events:1", ""] {
+            assert!(keys.shards_beside(stream).is_empty(), "{stream}");
         }
     }
 

@@ -154,6 +154,27 @@ async fn a_job_that_goes_on_has_not_died_although_an_earlier_life_was_buried_onc
 }
 
 #[tokio::test]
+async fn a_job_is_found_on_another_shard_when_their_number_has_changed() {
+    let (mut yard, flight) = in_flight(&letter(NS, 1)).await;
+    let job = job_id(1);
+    yard.ack(&flight).await;
+    let shard = "{lrs}:q:default:5";
+    let entry: String = yard.con.xadd(shard, "*", &[("id", job.as_str()), ("attempt", "1")]).await.unwrap();
+    let there = queue(&format!("{entry} {shard}"));
+    assert_eq!(yard.sight(&flight).await, underway(there.clone(), true));
+    let found = Flight { at: there.clone(), ..flight.clone() };
+    assert_eq!(yard.sight(&found).await, underway(there, true));
+    // From there it may come back, or end.
+    let _: u64 = yard.con.xdel(shard, &[&entry]).await.unwrap();
+    assert_eq!(yard.sight(&found).await, Sight::RanThrough);
+    let entry = yard.enqueue(&job, "2").await;
+    let Sight::Underway { at: Whereabouts::Queue(at), failing: true } = yard.sight(&found).await else { panic!() };
+    let back = Flight { at: queue(&at), ..flight };
+    assert_eq!(at, format!("{entry} {QUEUE}"));
+    assert_eq!(yard.sight(&back).await, underway(back.at.clone(), true));
+}
+
+#[tokio::test]
 async fn a_new_death_counts_once_it_has_been_read() {
     let (mut yard, flight) = in_flight(&letter(NS, 1)).await;
     bury(&mut yard.con, NS, &letter(NS, 1)).await;
@@ -376,6 +397,8 @@ async fn lessons_are_kept_for_as_long_as_they_say_and_holds_are_counted_by_rule(
     yard.ledger.settle(&yard.lease, &[], &lessons).await.unwrap();
     assert_eq!(yard.ledger.learnt(&of).await.unwrap(), [None, known("more"), known("of b's g"), None]);
     assert_eq!(yard.ledger.waiting().await.unwrap().held, [("slow".to_owned(), 1)]);
+    let kept: Vec<String> = yard.con.zrange(key("held"), 0, -1).await.unwrap();
+    assert_eq!(kept, [format!("{}:g", b.0)], "what is over is not kept");
 }
 
 #[tokio::test]

@@ -202,6 +202,26 @@ async fn a_job_that_others_have_put_back_is_told_apart() {
 }
 
 #[tokio::test]
+async fn retries_count_although_the_death_before_them_is_forgotten() {
+    let mut yard = Yard::open().await;
+    let fields = letter(NS, 1);
+    let id = yard.bury(&fields).await;
+    // Its record has expired, while the entry was waiting for its rules.
+    let record = key(&format!("job:{}", job_id(1)));
+    let () = yard.con.del(&record).await.unwrap();
+    yard.generation = yard.ledger.adopt_rules(&yard.lease, &yard.cursor, "others").await.unwrap();
+    judge_all(&yard, waits).await;
+    let kept: i64 = yard.con.pttl(&record).await.unwrap();
+    assert!(kept > 29 * 24 * 3_600_000, "what is made anew expires, too: {kept}");
+    let () = yard.con.del(&record).await.unwrap();
+    yard.send(&id).await;
+    let kept: i64 = yard.con.pttl(&record).await.unwrap();
+    assert!(kept > 29 * 24 * 3_600_000, "{kept}");
+    bury(&mut yard.con, NS, &fields).await;
+    assert_eq!(yard.ingest(&waits).await.jobs, [JobCounts { deaths: 1, retries: 1 }]);
+}
+
+#[tokio::test]
 async fn rules_are_adopted_once_and_a_new_index_begins() {
     let mut yard = Yard::open().await;
     let id = yard.bury(&letter(NS, 1)).await;

@@ -8,7 +8,7 @@
 --       data as JSON up to the value of `deaths`, or '' for no event; its data after the value of `retries`; the
 --       retries that its plan is for, or '' without a plan
 --       then the spent, then the waiting (parts/plans.lua)
--- Gives {'OK', events in the outbox, {for each death of a job that died before: its number (from 0), deaths, retries},
+-- Gives {'OK', events in the outbox, {for each death of a job that is known already: its number (from 0), deaths, retries},
 --       {numbers of those now announced as exhausted}, {numbers of those that were put back by somebody else}}, or
 --       {'STALE', deaths before it and retries for each death} if a plan is for another number of retries, or
 --       {'FENCED'} or {'MOVED'}
@@ -33,29 +33,28 @@ local FIRST, EACH = 11, 6
 local number = tonumber(ARGV[10])
 local behind = FIRST + EACH * number
 
-local jobs = {}
-local function job_of(n)
-  local place = tonumber(ARGV[FIRST + EACH * n + 1])
-  return place > 0 and jobs[KEYS[place]]
-end
-
+-- Jobs by the keys of their records, and of each death its job, or false without a job id.
+local jobs, job_of = {}, {}
 local stale = false
-local counts, before_it = {'STALE'}, {}
+local counts = {'STALE'}
 for n = 0, number - 1 do
   local at = FIRST + EACH * n
   local deaths, retries = 0, 0
-  local place = tonumber(ARGV[at + 1])
-  if place > 0 then
-    local key = KEYS[place]
-    local job = jobs[key]
+  local place = ARGV[at + 1]
+  if place == '0' then
+    job_of[n] = false
+  else
+    local job = jobs[place]
     if not job then
-      job = known_job(key)
-      jobs[key], before_it[key] = job, job.deaths
+      job = known_job(KEYS[tonumber(place)])
+      jobs[place], job.before = job, job.deaths
     end
-    deaths, retries = before_it[key], job.retries
-    before_it[key] = deaths + 1
+    job_of[n] = job
+    deaths, retries = job.before, job.retries
+    job.before = deaths + 1
   end
-  if ARGV[at + 5] ~= '' and tonumber(ARGV[at + 5]) ~= retries then
+  local planned = ARGV[at + 5]
+  if planned ~= '' and tonumber(planned) ~= retries then
     stale = true
   end
   counts[2 * n + 2], counts[2 * n + 3] = deaths, retries
@@ -68,50 +67,58 @@ local again, elsewhere, events = {}, {}, 0
 local gone, twins, last = {}, {}, nil
 for n = 0, number - 1 do
   local at = FIRST + EACH * n
-  local entry, job = ARGV[at], job_of(n)
+  local entry, job = ARGV[at], job_of[n]
   local deaths, retries = 1, 0
   if job then
-    job.deaths = job.deaths + 1
-    deaths, retries = job.deaths, job.retries
+    deaths, retries = job.deaths + 1, job.retries
+    job.deaths = deaths
   end
-  if ARGV[at + 3] ~= '' then
+  local head = ARGV[at + 3]
+  if head ~= '' then
     call('XADD', outbox, '*', 'type', 'job.dead', 'at', ARGV[at + 2],
-      'data', ARGV[at + 3] .. deaths .. ',"retries":' .. retries .. ARGV[at + 4])
+      'data', head .. deaths .. ',"retries":' .. retries .. ARGV[at + 4])
     events = events + 1
   end
   if job then
-    if job.earlier ~= '0-0' then
-      last = last or last_id(dlq)
-    end
-    if job.earlier ~= '0-0' and of_earlier_life(job.earlier, entry, last) then
-      gone[entry] = true
-      twins[#twins + 1] = {entry = entry, job = job}
+    local key = job.key
+    if job.new and deaths == 1 then
+      -- Most are like this: nothing is known of them yet.
+      job.entries = entry
+      put('HSET', key, 'deaths', '1', 'entries', entry)
     else
-      if deaths > 1 and job.entries ~= '' and retries == job.seen then
-        local left = false
-        for other in string.gmatch(job.entries, '%S+') do
-          left = left or other == entry or buried(dlq, other)
-        end
-        if not left then
-          elsewhere[#elsewhere + 1] = n
-        end
+      if job.earlier ~= NEVER then
+        last = last or last_id(dlq)
       end
-      job.entries = with_entry(job.entries, entry, job.earlier)
+      if job.earlier ~= NEVER and of_earlier_life(job.earlier, entry, last) then
+        gone[entry] = true
+        twins[#twins + 1] = {entry = entry, job = job}
+      else
+        if job.entries ~= '' and retries == job.seen then
+          local left = false
+          for other in string.gmatch(job.entries, '%S+') do
+            left = left or other == entry or buried(dlq, other)
+          end
+          if not left then
+            elsewhere[#elsewhere + 1] = n
+          end
+        end
+        job.entries = with_entry(job.entries, entry, job.earlier)
+      end
+      job.seen = retries
+      put('HSET', key, 'deaths', deaths, 'entries', job.entries, 'retries_seen', retries)
     end
-    job.seen = retries
-    put('HSET', job.key, 'deaths', deaths, 'entries', job.entries, 'retries_seen', retries)
-    call('PEXPIRE', job.key, remember)
-    if deaths > 1 then
+    if deaths > 1 or retries > 0 then
       again[#again + 1] = n
       again[#again + 1] = deaths
       again[#again + 1] = retries
     end
+    call('PEXPIRE', key, remember)
   end
 end
 local time = call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local entry_of = function(n) return ARGV[FIRST + EACH * n] end
-local exhausted, waiting = announce_spent(behind, job_of, entry_of, gone, outbox, log, most, now)
+local exhausted, waiting = announce_spent(behind, function(n) return job_of[n] end, entry_of, gone, outbox, log, most, now)
 local added = wait_in_index(waiting, gone)
 remove_twins(dlq, twins, log, most)
 if ARGV[5] == 'done' and ARGV[6] ~= '' then

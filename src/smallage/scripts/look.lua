@@ -1,16 +1,17 @@
 -- Looks where retried jobs are, all at one moment. Reads only.
 -- KEYS  1 state  2 DLQ  3 the framework's clock  4… queue streams, job records and dedup claims; ARGV says which by their
 --       numbers
--- ARGV  1… for each flight nine: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms); the
---       job's id; when it was enqueued (ms) or ''; its queue stream; its job's record; its dedup claim or 0; when it was
---       put back (ms)
+-- ARGV  1 number of further queue streams that these jobs may be on, and their keys
+--       then for each flight nine: 'queue' or 'clock', where it was seen last; the entry or the name there; when (ms);
+--       the job's id; when it was enqueued (ms) or ''; its queue stream; its job's record; its dedup claim or 0; when it
+--       was put back (ms)
 -- Gives {'OK', seconds, microseconds, for each flight three: what was seen; where it is now ('queue', 'clock' or '');
---       the entry or the name there}
+--       the entry or the name there, on a further stream with its key behind a space}
 --       seen: 'underway', 'failing' (under way, and an attempt has failed), 'ran_through', 're_died', 'swallowed',
 --       'unclear'
 -- One step, because a living job moves between its places, and only at one moment it is sure to be in one of them.
 local call, pcall = redis.call, redis.pcall
-local EACH = 9
+local FIRST, EACH = tonumber(ARGV[1]) + 2, 9
 -- A job with a dedup key is put back with this attempt; one that has failed has a higher one than it was put back with.
 local LAST_ATTEMPT = '1000000'
 -- Attempts under which a job is looked for on the clock, and seconds of age.
@@ -67,8 +68,12 @@ end
 -- it what it has seen itself since.
 local JUST_NOW_MS = 2000
 local first_sent, first_seen, first_recent = {}, {}, {}
-for at = 1, #ARGV, EACH do
+-- Of any stream: for those that no flight has been seen on yet.
+local ANY = ''
+for at = FIRST, #ARGV, EACH do
   local stream, seen, sent = KEYS[tonumber(ARGV[at + 5])], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 8])
+  first_seen[ANY] = math.min(first_seen[ANY] or seen, seen)
+  first_sent[ANY] = math.min(first_sent[ANY] or sent, sent)
   local first = now - seen <= JUST_NOW_MS and first_recent or first_seen
   first[stream] = math.min(first[stream] or seen, seen)
   first_sent[stream] = math.min(first_sent[stream] or sent, sent)
@@ -80,10 +85,10 @@ end
 local scanned = {}
 local function on_queue(stream, seen)
   local length = pcall('XLEN', stream)
-  local which, from = 'all ', first_sent[stream]
+  local which, from = 'all ', first_sent[stream] or first_sent[ANY]
   if type(length) ~= 'number' or length >= MOST_ENTRIES then
-    which, from = 'old ', first_seen[stream]
-    if now - seen <= JUST_NOW_MS then
+    which, from = 'old ', first_seen[stream] or first_seen[ANY]
+    if now - seen <= JUST_NOW_MS and first_recent[stream] then
       which, from = 'recent ', first_recent[stream]
     end
   end
@@ -205,6 +210,22 @@ local function may_have_died(job, since)
   return unread.jobs[job] or (unread.others_until and since <= unread.others_until)
 end
 
+-- Whether a job is on a further queue stream: whether it has failed, and the newest entry there. The last value tells
+-- whether all of them could be looked through.
+local function elsewhere(job, seen)
+  local all = true
+  for i = 2, FIRST - 1 do
+    local stream = KEYS[tonumber(ARGV[i])]
+    local jobs, whole = on_queue(stream, seen)
+    if jobs[job] then
+      return jobs[job][2], jobs[job][1] .. ' ' .. stream, true
+    end
+    -- A further stream need not be there.
+    all = all and (whole or call('EXISTS', stream) == 0)
+  end
+  return false, nil, all
+end
+
 local function look(at)
   local where, place, seen, job = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
   local stream, record, claim = KEYS[tonumber(ARGV[at + 5])], KEYS[tonumber(ARGV[at + 6])], KEYS[tonumber(ARGV[at + 7])]
@@ -233,8 +254,12 @@ local function look(at)
   if raised and before(earlier_until(raised), string.match(known[1] or '', '%S+$') or '') then
     return 're_died', '', ''
   end
+  local failed, there, all_looked_through = elsewhere(job, seen)
+  if there then
+    return failed and 'failing' or 'underway', 'queue', there
+  end
   -- Without the job's record nothing would tell of its death; and a clock that has gone back hides what came since.
-  if not raised or not clock_whole or not queue_whole or now < seen or may_have_died(job, seen) then
+  if not raised or not clock_whole or not queue_whole or not all_looked_through or now < seen or may_have_died(job, seen) then
     return 'unclear', '', ''
   end
   local owner = claim and pcall('GET', claim)
@@ -245,7 +270,7 @@ local function look(at)
 end
 
 local reply = {'OK', time[1], time[2]}
-for at = 1, #ARGV, EACH do
+for at = FIRST, #ARGV, EACH do
   local seen, where, place = look(at)
   reply[#reply + 1] = seen
   reply[#reply + 1] = where

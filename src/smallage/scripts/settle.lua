@@ -6,7 +6,7 @@
 --       now on, or '' if it has ended; the data of `job.recovered` as JSON or ''; the rule; the task; our dedup claim,
 --       or 0
 --       then for each lesson five: the key of what is learnt; it, or '' to forget it; until when it is kept (ms); the
---       group's name among those on hold; until when (ms), or '' if it is not
+--       group's name among those on hold, or '' for a pool; until when (ms), or '' if it is not
 -- Gives {'OK', number of flights that were not as they were known, and stay} or {'FENCED'}
 -- One step, because a verdict must count once: with its event, its audit line, and in what is learnt from it.
 if call('GET', KEYS[1]) ~= ARGV[1] then
@@ -16,8 +16,6 @@ local flights, outbox, log, hold = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local most = ARGV[2]
 -- Nothing is kept for longer than this, whatever a lesson says: ten years.
 local LONGEST_MS = 315360000000
--- A hold that has been over for so long is forgotten: an hour.
-local KEPT_HOLDS_MS = 3600000
 local FIRST, EACH = 4, 8
 local behind = FIRST + EACH * tonumber(ARGV[3])
 
@@ -48,7 +46,7 @@ end
 
 if #verdicts > 0 or behind < #ARGV then
   local missing = denied('xadd', outbox, '*', 'x', 'x') or denied('hdel', flights, 'x') or denied('set', outbox, 'x')
-    or denied('del', outbox) or denied('zadd', hold, 0, 'x') or denied('zrem', hold, 'x')
+    or denied('del', outbox) or denied('zadd', hold, 0, 'x') or denied('zrem', hold, 'x') or denied('zremrangebyscore', hold, 0, 0)
   if missing then
     return missing
   end
@@ -64,6 +62,10 @@ for i = 1, #verdicts do
   end
 end
 put_all('HSET', flights, changed)
+if behind < #ARGV then
+  -- Holds that are over are nobody's business any more.
+  pcall('ZREMRANGEBYSCORE', hold, '-inf', string.format('%.0f', now))
+end
 for at = behind, #ARGV, 5 do
   local key, left, member = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 2]) - now, ARGV[at + 3]
   if ARGV[at + 1] == '' or left <= 0 then
@@ -71,9 +73,9 @@ for at = behind, #ARGV, 5 do
   else
     call('SET', key, ARGV[at + 1], 'PX', string.format('%.0f', math.min(left, LONGEST_MS)))
   end
-  if ARGV[at + 4] == '' then
+  if member ~= '' and ARGV[at + 4] == '' then
     pcall('ZREM', hold, member)
-  else
+  elseif member ~= '' then
     put('ZADD', hold, ARGV[at + 4], member)
   end
 end
@@ -86,11 +88,4 @@ for i = 1, #verdicts do
   end
 end
 put_all('HDEL', flights, ended)
-if behind < #ARGV then
-  -- Holds that are long over; nobody asks for them any more.
-  local over = pcall('ZRANGEBYSCORE', hold, '-inf', string.format('%.0f', now - KEPT_HOLDS_MS), 'LIMIT', 0, 500)
-  if not over.err and #over > 0 then
-    call('ZREM', hold, unpack(over))
-  end
-end
 return {'OK', skipped}

@@ -1,5 +1,8 @@
 -- Part of commit_plans.lua, judge.lua, retry.lua and look.lua: a job's entries in the DLQ, as its record names them.
 
+-- The id before all others: of a job that was never put back.
+local NEVER = '0-0'
+
 -- Whether a stream id comes before another. They are two 64-bit numbers, more than a Lua number holds: texts of digits
 -- are compared. What is no id comes first.
 local function before(a, b)
@@ -26,13 +29,13 @@ local function last_id(dlq)
       return info[i + 1]
     end
   end
-  return '0-0'
+  return NEVER
 end
 
 -- The last id that the DLQ had given when a job was last put back. Its record says so in `raised`, with the time and the
 -- rule.
 local function earlier_until(raised)
-  return string.match(raised, '^%S+') or '0-0'
+  return string.match(raised, '^%S+') or NEVER
 end
 
 -- Whether an entry was in the DLQ when its job was last put back. Then it tells of a life before that: a crash has buried the job twice, and one burial was read late. A DLQ that begins anew has smaller ids

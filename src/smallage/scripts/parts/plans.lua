@@ -4,21 +4,23 @@
 -- The waiting: the key of the index's pools; how many groups, and for each: key of the group's entries; key of the
 -- pool's groups; pool; group; the first time an entry is due; how many entries, and for each its time and its id.
 
+local KEYS, ARGV, tonumber, unpack = KEYS, ARGV, tonumber, unpack
+
 -- What is known of a job. A record of another type under its name counts as none.
 local function known_job(key)
   local found = pcall('HMGET', key, 'deaths', 'retries', 'entries', 'retries_seen', 'raised', 'exhausted')
-  if found.err then
-    found = {}
+  if found.err or not (found[1] or found[2] or found[3]) then
+    return {key = key, new = true, deaths = 0, retries = 0, entries = '', seen = 0, earlier = NEVER, rule = ''}
   end
+  local raised = found[5]
   return {
     key = key,
     deaths = tonumber(found[1] or '') or 0,
-    new = not found[1],
     retries = tonumber(found[2] or '') or 0,
     entries = found[3] or '',
     seen = tonumber(found[4] or '') or 0,
-    earlier = earlier_until(found[5] or ''),
-    rule = string.match(found[5] or '', '^%S+ %S+ (.*)$') or '',
+    earlier = raised and earlier_until(raised) or NEVER,
+    rule = raised and string.match(raised, '^%S+ %S+ (.*)$') or '',
     exhausted = found[6],
   }
 end
@@ -65,19 +67,25 @@ end
 -- Puts what waits into the index, but for entries that are gone. Gives how many are new there.
 local function wait_in_index(at, gone)
   local pools, groups = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 1])
-  local added = 0
+  local all, added = next(gone) == nil, 0
   at = at + 2
   for _ = 1, groups do
     local first, last = at + 6, at + 5 + 2 * tonumber(ARGV[at + 5])
-    local members = {}
-    for i = first, last, 2 do
-      if not gone[ARGV[i + 1]] then
-        members[#members + 1] = ARGV[i]
-        members[#members + 1] = ARGV[i + 1]
+    local entries, new = KEYS[tonumber(ARGV[at])], nil
+    if all then
+      new = put('ZADD', entries, unpack(ARGV, first, last))
+    else
+      local members = {}
+      for i = first, last, 2 do
+        if not gone[ARGV[i + 1]] then
+          members[#members + 1] = ARGV[i]
+          members[#members + 1] = ARGV[i + 1]
+        end
       end
+      new = #members > 0 and put('ZADD', entries, unpack(members))
     end
-    if #members > 0 then
-      added = added + put('ZADD', KEYS[tonumber(ARGV[at])], unpack(members))
+    if new then
+      added = added + new
       put('ZADD', KEYS[tonumber(ARGV[at + 1])], 'LT', ARGV[at + 4], ARGV[at + 3])
       put('ZADD', pools, 'LT', ARGV[at + 4], ARGV[at + 2])
     end
