@@ -35,7 +35,11 @@ pub fn fate<'r>(rules: &'r Rules, source: &str, letter: &DeadLetter, before: Job
             ..JobDead::of(source, letter, Default::default())
         };
         let event = EventData::JobExhausted(Box::new(dead)).to_json();
-        return Fate { rule: name, next_retry_at: None, plan: Some(Plan::Spent { event, rule: rule.name.clone(), retries }) };
+        return Fate {
+            rule: name,
+            next_retry_at: None,
+            plan: Some(Plan::Spent { event, rule: rule.name.clone(), retries }),
+        };
     }
     let due = due(terms, letter, retries);
     Fate { rule: name, next_retry_at: Some(due), plan: Some(Plan::Wait { place: place(rule, letter), due, retries }) }
