@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     AlertRule, Labels,
+    cause::CauseId,
     reading::{Holds, Need, Reading},
     rule::Burst,
     samples::Samples,
@@ -12,24 +13,27 @@ use crate::{clock::millis, letter::Millis};
 
 /// What the rule says now, by labels that have died at all.
 pub(super) fn judge(rule: &AlertRule, burst: &Burst, source: &str, samples: &Samples, now: Millis) -> Vec<Reading> {
-    let by_cause = samples.labels(rule, source);
-    // By labels: how many, and in which cell the first of them.
-    let mut deaths: BTreeMap<&Labels, (u64, i64)> = BTreeMap::new();
-    let from = now.0 - millis(burst.over);
-    for cell in samples.since(from) {
+    // How many, and in which cell the first of them.
+    let mut by_cause: BTreeMap<CauseId, (u64, i64)> = BTreeMap::new();
+    for cell in samples.since(now.0 - millis(burst.over)) {
+        let at = if cell.until == 0 { now.0 } else { cell.until };
         for count in cell.counts.iter().filter(|count| count.first > 0) {
-            let Some(labels) = by_cause.get(&count.cause) else { continue };
-            let counted = deaths.entry(labels).or_default();
-            let at = if cell.until == 0 { now.0 } else { cell.until };
+            let counted = by_cause.entry(count.cause).or_default();
             *counted = (counted.0 + u64::from(count.first), at);
         }
+    }
+    let mut deaths: BTreeMap<Labels, (u64, i64)> = BTreeMap::new();
+    for (cause, (count, first)) in by_cause {
+        let Some(labels) = samples.labels(cause, rule, source) else { continue };
+        let counted = deaths.entry(labels).or_insert((0, first));
+        *counted = (counted.0 + count, counted.1.min(first));
     }
     deaths
         .into_iter()
         .map(|(labels, (deaths, first))| {
             let count = i64::try_from(deaths).unwrap_or(i64::MAX);
             Reading {
-                labels: labels.clone(),
+                labels,
                 holds: if deaths >= burst.deaths { Holds::Yes } else { Holds::No },
                 value: count,
                 since: Millis(first),

@@ -200,10 +200,6 @@ impl Causes {
         self.by_id.len() >= CAUSES
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (CauseId, &Cause)> {
-        self.by_id.iter().map(|(id, counted)| (*id, &counted.cause))
-    }
-
     /// Forgets every cause that is not in `used`.
     pub(super) fn keep(&mut self, used: &BTreeSet<CauseId>) {
         let gone: Vec<CauseId> = self.by_id.keys().filter(|id| !used.contains(id)).copied().collect();

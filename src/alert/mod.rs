@@ -9,11 +9,13 @@ mod cause;
 mod cell;
 mod incident;
 mod known;
+mod line;
 mod new_group;
 mod pieces;
 mod reading;
 mod rule;
 mod samples;
+mod summary;
 mod transition;
 mod trend;
 mod waiting;
@@ -21,11 +23,13 @@ mod watch;
 
 pub use cause::{Cause, OTHER};
 pub use incident::{Change, Ended, Incident, Incidents, LIVE_PER_RULE, Past, State};
+pub use line::Line;
 pub use reading::{Holds, Judgement, Need, Reading};
 pub use rule::{
     AlertRule, Burst, Key, Kind, Labels, NewGroup, QUIET_AT_MOST, Rising, Severity, WAITING_AT_MOST, Waiting,
 };
 pub use samples::{Arrival, Sample, Samples};
+pub use summary::Summary;
 pub use transition::{GroupDeaths, Transition};
 pub use waiting::{Aged, AgedQuery};
 pub use watch::{Tick, Watch};
@@ -55,3 +59,6 @@ impl Fields {
         self.remove.push(name);
     }
 }
+
+#[cfg(test)]
+mod tests;

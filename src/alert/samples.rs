@@ -5,7 +5,7 @@
 //! the DLQ keeps its time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -109,9 +109,9 @@ impl Samples {
         self.cells_back().find_map(|cell| cell.level).map(|level| level.entries)
     }
 
-    /// Counts, at `now`, what happened to a job at `at`: in the past where that is long ago, and nowhere if it is more
-    /// than 24 hours.
-    pub fn count(&mut self, now: Millis, at: Millis, arrival: Arrival, dead: &JobDead) {
+    /// Counts, at `now`, what happened to so many jobs at `at`: in the past where that is long ago, and nowhere if it is
+    /// more than 24 hours.
+    pub(super) fn count(&mut self, now: Millis, at: Millis, arrival: Arrival, dead: &JobDead, jobs: u32) {
         if at.0 <= now.0 - millis(KEPT) {
             return;
         }
@@ -120,10 +120,10 @@ impl Samples {
         }
         let id = self.causes.id(Cause::of(dead, at));
         let (first, again, left, retried) = match arrival {
-            Arrival::First => (1, 0, 0, 0),
-            Arrival::Again => (0, 1, 0, 0),
-            Arrival::Left => (0, 0, 1, 0),
-            Arrival::Retried => (0, 0, 0, 1),
+            Arrival::First => (jobs, 0, 0, 0),
+            Arrival::Again => (0, jobs, 0, 0),
+            Arrival::Left => (0, 0, jobs, 0),
+            Arrival::Retried => (0, 0, 0, jobs),
         };
         self.causes.add(id, u64::from(first + again));
         let count = Count { cause: id, first, again, left };
@@ -279,6 +279,9 @@ impl Samples {
     pub(super) fn edge(&self, at: i64, width: i64) -> Option<Edge> {
         let oldest = at - width - 2 * self.every;
         for cells in &self.tiers {
+            if cells.front().is_none_or(|cell| cell.until > at) {
+                continue;
+            }
             let n = cells.partition_point(|cell| cell.until <= at);
             for cell in cells.range(..n).rev() {
                 if let Some(level) = cell.level {
@@ -292,13 +295,9 @@ impl Samples {
         None
     }
 
-    /// What each incident of this rule would be about, by the causes that it means.
-    pub(super) fn labels(&self, rule: &AlertRule, source: &str) -> BTreeMap<CauseId, Labels> {
-        if rule.is_of_the_whole() {
-            let labels = whole(source);
-            return self.causes.iter().map(|(id, _)| (id, labels.clone())).collect();
-        }
-        self.causes.iter().filter_map(|(id, cause)| Some((id, cause.labels(rule, source)?))).collect()
+    /// What an incident of this rule would be about, if the rule means this cause.
+    pub(super) fn labels(&self, cause: CauseId, rule: &AlertRule, source: &str) -> Option<Labels> {
+        if rule.is_of_the_whole() { Some(whole(source)) } else { self.causes.get(cause)?.labels(rule, source) }
     }
 
     /// The pieces that have changed since the last call.

@@ -126,24 +126,21 @@ impl Scene<'_> {
             groups.sort_by_key(|group| std::cmp::Reverse(group.deaths));
             return groups;
         }
-        let by_cause = self.samples.labels(rule, self.source);
         let mut counted: BTreeMap<CauseId, (u64, i64)> = BTreeMap::new();
         for cell in self.samples.since(from) {
+            let last = if cell.until == 0 { self.now.0 } else { cell.until };
             for count in cell.counts.iter().filter(|count| count.first > 0) {
-                let Some(cause) = self.samples.causes.get(count.cause) else { continue };
-                let is_new = self.fresh.iter().any(|fresh| fresh.group == cause.group);
-                if by_cause.get(&count.cause) != Some(labels) || !self.fresh.is_empty() && !is_new {
-                    continue;
-                }
-                let last = if cell.until == 0 { self.now.0 } else { cell.until };
-                let group = counted.entry(count.cause).or_insert((0, last));
-                group.0 += u64::from(count.first);
+                counted.entry(count.cause).or_insert((0, last)).0 += u64::from(count.first);
             }
         }
+        let is_meant = |id: CauseId, cause: &Cause| {
+            self.samples.labels(id, rule, self.source).as_ref() == Some(labels)
+                && (self.fresh.is_empty() || self.fresh.iter().any(|fresh| fresh.group == cause.group))
+        };
         let mut groups: Vec<GroupDeaths> = counted
             .into_iter()
             .filter_map(|(id, (deaths, last))| {
-                let cause = self.samples.causes.get(id)?.clone();
+                let cause = self.samples.causes.get(id).filter(|cause| is_meant(id, cause))?.clone();
                 Some(GroupDeaths { cause, deaths, last: Some(Millis(last)) })
             })
             .collect();

@@ -1,5 +1,8 @@
 //! `rising`: does the line rise, steadily, by enough, and still?
 //!
+//! *By enough* is measured so that no single bucket decides it: each counts with at most twice its share of `growth`,
+//! up or down. A burst on top of a trickle is not a rising line, and a purge in the middle of one does not hide it.
+//!
 //! The whole line is the level as it was sampled. The line of a part (`by`, `match`) is not: nobody counts the entries of
 //! a DLQ by task. What is known of a part is who died and who ran through after a retry of ours, and of the whole how
 //! much longer the line became. So in each bucket a part rose by what died of it for the first time, less what of it is
@@ -10,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::{
     AlertRule, Labels,
-    cause::whole,
+    cause::{CauseId, whole},
     reading::{Holds, Need, Reading},
     rule::Rising,
     samples::{Edge, Samples},
@@ -66,23 +69,25 @@ impl Steps {
     /// What the rule says of a line that changed by `rose` in each step.
     fn read(&self, rising: &Rising, labels: Labels, rose: &[i64], told_until: Option<i64>) -> Reading {
         let counts = |step: &Step| told_until.is_none_or(|until| step.from.at >= until);
-        let (mut rises, mut growth, mut still, mut since) = (0, 0_i64, false, None);
+        let wanted = i64::try_from(rising.growth).unwrap_or(i64::MAX);
+        let most = wanted.saturating_mul(2).div_euclid(i64::from(rising.at_least.max(1))).max(1);
+        let (mut rises, mut climb, mut growth, mut still, mut since) = (0, 0_i64, 0_i64, false, None);
         let mut unknown = self.unknown_before;
         for (step, rose) in self.steps.iter().zip(rose) {
             unknown += step.unknown;
             if !counts(step) {
                 continue;
             }
-            growth = growth.saturating_add(*rose);
+            growth = growth.saturating_add((*rose).clamp(-most, most));
             if *rose > 0 {
                 rises += 1;
+                climb = climb.saturating_add(*rose);
                 since = since.or(Some(step.from.at));
                 still |= step.end + 1 >= self.buckets;
             }
         }
         let still = if still { Some(true) } else { self.fresh.then_some(false) };
         let need = |what, have, need: i64| Need { what, have, need };
-        let wanted = i64::try_from(rising.growth).unwrap_or(i64::MAX);
         let enough = rises >= rising.at_least && growth >= wanted && still == Some(true);
         // What nobody saw may have been a rise.
         let possible = rises + unknown >= rising.at_least
@@ -97,11 +102,11 @@ impl Steps {
         Reading {
             labels,
             holds,
-            value: growth,
+            value: climb,
             since: Millis(since.unwrap_or(fallback)),
             needs: vec![
                 need("buckets rising", i64::from(rises), i64::from(rising.at_least)),
-                need("growth", growth, wanted),
+                need("steady growth", growth, wanted),
             ],
             still_rising: still,
             told_by: None,
@@ -129,19 +134,22 @@ pub(super) fn judge(
         let told = told(&labels);
         return vec![steps.read(rising, labels, &rose, told)];
     }
-    let by_cause = samples.labels(rule, source);
-    let mut parts: BTreeMap<&Labels, Vec<i64>> = BTreeMap::new();
     let Some(first) = steps.steps.first() else { return Vec::new() };
+    let mut by_cause: BTreeMap<CauseId, Vec<i64>> = BTreeMap::new();
     for cell in samples.closed_since(first.from.at) {
         let n = steps.steps.partition_point(|step| step.to.at < cell.until);
         if n >= steps.steps.len() {
             continue;
         }
         for count in &cell.counts {
-            if let Some(labels) = by_cause.get(&count.cause) {
-                parts.entry(labels).or_insert_with(|| vec![0; steps.steps.len()])[n] += count.net();
-            }
+            by_cause.entry(count.cause).or_insert_with(|| vec![0; steps.steps.len()])[n] += count.net();
         }
+    }
+    let mut parts: BTreeMap<Labels, Vec<i64>> = BTreeMap::new();
+    for (cause, came) in by_cause {
+        let Some(labels) = samples.labels(cause, rule, source) else { continue };
+        let part = parts.entry(labels).or_insert_with(|| vec![0; came.len()]);
+        part.iter_mut().zip(came).for_each(|(part, came)| *part += came);
     }
     parts
         .into_iter()
@@ -149,7 +157,8 @@ pub(super) fn judge(
             for (rose, step) in rose.iter_mut().zip(&steps.steps) {
                 *rose = (*rose).min(risen(step).max(0));
             }
-            steps.read(rising, labels.clone(), &rose, told(labels))
+            let told = told(&labels);
+            steps.read(rising, labels, &rose, told)
         })
         .collect()
 }

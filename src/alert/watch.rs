@@ -6,17 +6,17 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::{
-    AlertRule, Arrival, Fields, Incidents, Judgement, Kind, Labels, Sample, Samples, Transition, burst,
+    AlertRule, Arrival, Fields, Incidents, Judgement, Kind, Labels, Sample, Samples, Summary, Transition, burst,
     cause::Cause,
     incident::{Changed, Moment, State},
     known::Known,
     new_group::{Fresh, Newcomers},
-    pieces,
+    pieces, summary,
     transition::Scene,
     trend,
     waiting::Aged,
 };
-use crate::{clock::millis, event::JobDead, letter::Millis};
+use crate::{clock::millis, event::JobDead, letter::Millis, rule::Window};
 
 /// The fields that are not samples or known groups.
 const CURSOR: &str = "cursor";
@@ -139,7 +139,20 @@ impl Watch {
 
     /// Counts, at `now`, what happened to a job at `at`. `dead` tells its task, queue, reason, error and group.
     pub fn count(&mut self, now: Millis, at: Millis, arrival: Arrival, dead: &JobDead, rules: &[AlertRule]) {
-        self.samples.count(now, at, arrival, dead);
+        self.count_alike(now, at, arrival, dead, 1, rules);
+    }
+
+    /// Counts the same of several jobs at once.
+    pub(super) fn count_alike(
+        &mut self,
+        now: Millis,
+        at: Millis,
+        arrival: Arrival,
+        dead: &JobDead,
+        jobs: u32,
+        rules: &[AlertRule],
+    ) {
+        self.samples.count(now, at, arrival, dead, jobs);
         if !matches!(arrival, Arrival::First | Arrival::Again) {
             return;
         }
@@ -164,6 +177,18 @@ impl Watch {
     /// Takes a sample at `now`, judges the rules, and gives what is to be told and saved. `aged` has what those rules saw
     /// that have an [`AlertRule::aged`]; one that did not look this time is judged again when it does.
     pub fn tick(&mut self, now: Millis, sample: Sample, rules: &[AlertRule], aged: &[Aged]) -> Tick {
+        let (transitions, passed_over) = self.step(now, sample, rules, aged);
+        Tick { transitions, fields: self.save(), passed_over }
+    }
+
+    /// A tick that saves nothing.
+    pub(super) fn step(
+        &mut self,
+        now: Millis,
+        sample: Sample,
+        rules: &[AlertRule],
+        aged: &[Aged],
+    ) -> (Vec<Transition>, usize) {
         let gap = 3 * millis(self.every) + 1_000;
         let after_gap = self.samples.last().is_none_or(|last| now.0 - last.0 > gap);
         self.samples.sample(now, sample);
@@ -177,7 +202,19 @@ impl Watch {
             passed_over += self.incidents.step(&self.source, &judgement, moment, &mut changed);
         }
         let transitions = changed.into_iter().map(|changed| self.transition(changed, now, rules, aged)).collect();
-        Tick { transitions, fields: self.save(), passed_over }
+        (transitions, passed_over)
+    }
+
+    /// Whether a summary is due by this schedule, and when it was; each is due once, over all leaders, if what
+    /// [`Watch::tick`] gives next is saved. None for the first time: there is nothing to sum up yet.
+    pub fn summary_due(&mut self, schedule: &Window, now: Millis) -> Option<Summary> {
+        let Some(last) = self.summed_up else {
+            self.summed_up = Some(now);
+            return None;
+        };
+        let due = summary::due(schedule, last, now)?;
+        self.summed_up = Some(due);
+        Some(self.samples.summary(last, now))
     }
 
     /// What every rule says at `now`, for people: the last sample must be a recent one. Changes nothing.
@@ -232,7 +269,7 @@ impl Watch {
         Scene { source: &self.source, samples: &self.samples, aged, fresh, now }.transition(changed, rule)
     }
 
-    fn save(&mut self) -> Fields {
+    pub(super) fn save(&mut self) -> Fields {
         let mut fields = Fields::default();
         pieces::save(&mut self.samples, &mut fields);
         self.known.save(&mut fields);
