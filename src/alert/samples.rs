@@ -203,7 +203,7 @@ impl Samples {
         while self.tiers[COARSEST].front().is_some_and(|cell| now - cell.until > kept) {
             if let Some(cell) = self.tiers[COARSEST].pop_front() {
                 self.dirty.insert(piece(COARSEST, cell.until));
-                forgot = true;
+                forgot |= !cell.counts.is_empty();
             }
         }
         if forgot {
