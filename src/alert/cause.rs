@@ -196,6 +196,11 @@ impl Causes {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.by_id.len() >= CAUSES
     }

@@ -40,6 +40,8 @@ pub struct Incident {
     pub labels: Labels,
     /// How much it matters.
     pub severity: Severity,
+    /// Names of the hooks that are told; none for every hook that takes alerts.
+    pub hooks: Option<Vec<String>>,
     /// Pending or firing.
     pub state: State,
     /// When the condition was first seen to hold.
@@ -153,6 +155,11 @@ impl Incidents {
         changed: &mut Vec<Changed>,
     ) -> usize {
         let (rule, now) = (judgement.rule, moment.now);
+        if moment.after_gap {
+            // Whether it was over all the time that nobody looked, nobody knows: the wait for its end begins anew.
+            let of_rule = self.live.iter_mut().filter(|incident| incident.rule == rule.name);
+            of_rule.for_each(|incident| incident.clear_since = incident.clear_since.map(|_| now));
+        }
         let Some(readings) = &judgement.readings else { return 0 };
         let mut passed_over = 0;
         for reading in readings {
@@ -172,6 +179,7 @@ impl Incidents {
                 rule: rule.name.clone(),
                 labels: reading.labels.clone(),
                 severity: rule.severity,
+                hooks: rule.hooks.clone(),
                 state: State::Pending,
                 began: now,
                 since: reading.since,
@@ -183,13 +191,14 @@ impl Incidents {
         let mut over = Vec::new();
         for (n, incident) in self.live.iter_mut().enumerate().filter(|(_, incident)| incident.rule == rule.name) {
             incident.severity = rule.severity;
+            incident.hooks.clone_from(&rule.hooks);
             let reading = readings.iter().find(|reading| reading.labels == incident.labels);
             let holds = match reading {
                 None => Holds::No,
                 Some(reading) if incident.state == State::Pending && reading.told_by.is_some() => Holds::No,
                 Some(reading) => reading.holds,
             };
-            match incident.advance(rule, holds, moment) {
+            match incident.advance(rule, holds, now) {
                 Advance::Stays => {}
                 Advance::Tell(change) => {
                     changed.push(Changed { change, incident: incident.clone(), reading: reading.cloned() });
@@ -216,25 +225,27 @@ impl Incidents {
         let gone = (0..self.live.len()).filter(|&n| !stands(&self.live[n]));
         let gone = gone.map(|n| (n, None, Ended::RuleGone)).collect();
         self.end(gone, now, changed);
-        self.past.retain(|past| now.0 - past.resolved_at.0 < millis(KEPT));
+        self.past.retain(|past| now.0.saturating_sub(past.resolved_at.0) < millis(KEPT));
     }
 
     /// Ends incidents, given by number in rising order; those that were never told simply go.
     fn end(&mut self, over: Vec<(usize, Option<Reading>, Ended)>, now: Millis, changed: &mut Vec<Changed>) {
+        let mut resolved = Vec::new();
         for (n, reading, ended) in over.into_iter().rev() {
             let incident = self.live.remove(n);
-            if incident.state == State::Pending {
-                continue;
+            if incident.state == State::Firing {
+                resolved.push(Changed { change: Change::Resolve(ended), incident, reading });
             }
-            self.past.push(Past {
-                id: incident.id.clone(),
-                rule: incident.rule.clone(),
-                labels: incident.labels.clone(),
-                since: incident.since,
-                resolved_at: now,
-            });
-            changed.push(Changed { change: Change::Resolve(ended), incident, reading });
         }
+        resolved.reverse();
+        self.past.extend(resolved.iter().map(|Changed { incident, .. }| Past {
+            id: incident.id.clone(),
+            rule: incident.rule.clone(),
+            labels: incident.labels.clone(),
+            since: incident.since,
+            resolved_at: now,
+        }));
+        changed.extend(resolved);
         let too_many = self.past.len().saturating_sub(PAST);
         self.past.drain(..too_many);
     }
@@ -262,8 +273,7 @@ enum Advance {
 }
 
 impl Incident {
-    fn advance(&mut self, rule: &AlertRule, holds: Holds, moment: Moment) -> Advance {
-        let now = moment.now;
+    fn advance(&mut self, rule: &AlertRule, holds: Holds, now: Millis) -> Advance {
         let passed = |since: Millis| now.0.saturating_sub(since.0);
         match (self.state, holds) {
             (State::Pending, Holds::Yes) if passed(self.began) >= millis(rule.for_) => {
@@ -282,10 +292,8 @@ impl Incident {
                 Advance::Tell(Change::Repeat)
             }
             (State::Firing, Holds::No) => {
-                let clear_since = match self.clear_since {
-                    Some(since) if !moment.after_gap => since.min(now),
-                    _ => now,
-                };
+                // A clock that stepped back must not make it wait.
+                let clear_since = self.clear_since.map_or(now, |since| since.min(now));
                 self.clear_since = Some(clear_since);
                 if passed(clear_since) >= millis(rule.keep_firing_for) { Advance::Ends } else { Advance::Stays }
             }

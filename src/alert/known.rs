@@ -14,7 +14,8 @@ use crate::{clock::millis, letter::Millis};
 
 /// Groups known at most in each of the 256 texts.
 const GROUPS: usize = 24;
-/// A later death of a known group is saved once it is this much later (ms), or a sixteenth of the shortest `quiet_for`.
+/// A later death of a known group is saved once it is this much later (ms), or a sixteenth of the shortest `quiet_for`:
+/// by so much may a new leader take a group for quiet too early.
 const GRAIN: i64 = 3_600_000;
 
 /// A group's last death.
@@ -42,7 +43,7 @@ impl Known {
         };
         let groups = text.split(',').filter_map(|one| {
             let (group, last) = one.split_once(':')?;
-            let last = last.parse::<i64>().ok()?.checked_mul(1000)?;
+            let last = last.parse::<u32>().map(i64::from).ok()? * 1000;
             Some(Seen { group: u64::from_str_radix(group, 16).ok()?, last, saved: last })
         });
         self.buckets.insert(bucket, groups.take(GROUPS).collect());
@@ -63,7 +64,7 @@ impl Known {
             seen.last = before.max(at.0);
             let grain = quiet_for.map_or(GRAIN, |quiet_for| GRAIN.min(millis(quiet_for) / 16));
             if seen.last - seen.saved >= grain.max(1_000) {
-                seen.saved = seen.last;
+                seen.saved = whole_seconds(seen.last);
                 self.dirty.insert(bucket);
             }
             return Some(Millis(before));
@@ -74,7 +75,7 @@ impl Known {
         {
             groups.swap_remove(quietest);
         }
-        groups.push(Seen { group: number, last: at.0, saved: at.0 });
+        groups.push(Seen { group: number, last: at.0, saved: whole_seconds(at.0) });
         self.dirty.insert(bucket);
         None
     }
@@ -83,8 +84,12 @@ impl Known {
     pub(super) fn save(&mut self, fields: &mut Fields) {
         for bucket in std::mem::take(&mut self.dirty) {
             let Some(groups) = self.buckets.get(&bucket) else { continue };
-            let one = |seen: &Seen| format!("{:x}:{}", seen.group, seen.saved.div_euclid(1000));
+            let one = |seen: &Seen| format!("{:x}:{}", seen.group, seen.saved / 1000);
             fields.set(format!("g{bucket:02x}"), groups.iter().map(one).collect::<Vec<_>>().join(","));
         }
     }
+}
+
+fn whole_seconds(ms: i64) -> i64 {
+    ms - ms.rem_euclid(1000)
 }

@@ -1,8 +1,15 @@
 //! Alerts: the rising line pages, a handful does not.
 //!
-//! Pure: no clock, no IO; time is an argument. The leader of a source keeps a [`Watch`]: it counts what happens to jobs,
-//! takes a [`Sample`] at regular intervals, and tells what its [`AlertRule`]s make of the line since ([`Transition`]).
-//! [`Tick::fields`] is what the ledger remembers, so that a new leader sees the same line and the same incidents.
+//! Pure: no clock, no IO; time is an argument, and always the store's. The leader of a source keeps a [`Watch`], which it
+//! loads from the ledger when it begins to lead, and whenever anything has gone wrong since. Every `sample_every` it
+//!
+//! 1. reads the deaths lane of the outbox after [`Watch::cursor`] and gives each event to [`Watch::observe`], then says
+//!    with [`Watch::counted_until`] how far it came;
+//! 2. measures a [`Sample`], and for each rule with an [`AlertRule::aged`], now and then, the oldest entries ([`Aged`]);
+//! 3. calls [`Watch::tick`] with the moment of the sample, and in one atomic step, if it still leads and nobody else has
+//!    saved since, changes the [`Fields`] and appends one event for each [`Transition`] to the alerts lane.
+//!
+//! So a new leader sees the same line and the same incidents, and what has been told has been told once.
 
 mod burst;
 mod cause;

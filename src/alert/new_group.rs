@@ -43,7 +43,7 @@ impl Newcomers {
 
     /// Forgets what is new no longer.
     pub(super) fn forget(&mut self, now: Millis) {
-        self.fresh.retain(|fresh| now.0 - fresh.at.0 < millis(NEW_FOR));
+        self.fresh.retain(|fresh| now.0.saturating_sub(fresh.at.0) < millis(NEW_FOR));
     }
 
     /// What the rule says now.
@@ -74,7 +74,7 @@ impl Newcomers {
         source: &'a str,
     ) -> impl Iterator<Item = (Labels, &'a Fresh)> {
         self.fresh.iter().filter_map(move |fresh| {
-            let quiet = fresh.before.is_none_or(|before| fresh.at.0 - before.0 >= millis(new.quiet_for));
+            let quiet = fresh.before.is_none_or(|before| fresh.at.0.saturating_sub(before.0) >= millis(new.quiet_for));
             Some((quiet.then(|| fresh.cause.labels(rule, source))??, fresh))
         })
     }

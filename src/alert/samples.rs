@@ -28,7 +28,8 @@ pub(super) const TEN_MINUTES: i64 = 600_000;
 /// The tier whose cells are as wide as ten minutes.
 const COARSEST: usize = TIERS.len();
 
-/// What the leader measures at one moment.
+/// What the leader measures at one moment. Both at the same one: a job that dies again while its retry has no verdict yet
+/// is counted twice until the verdict is in, which the retry loop has a second later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Entries in the DLQ.
@@ -55,6 +56,13 @@ pub enum Arrival {
     Retried,
     /// It ran through after a retry of ours, or was removed through Sexton: it has left the line.
     Left,
+}
+
+impl Arrival {
+    /// Which of the two kinds of death this is.
+    pub fn of(dead: &JobDead) -> Arrival {
+        if dead.deaths <= 1 { Arrival::First } else { Arrival::Again }
+    }
 }
 
 /// A piece of the line as the ledger keeps it: one minute, or ten.
@@ -112,6 +120,8 @@ impl Samples {
     /// Counts, at `now`, what happened to so many jobs at `at`: in the past where that is long ago, and nowhere if it is
     /// more than 24 hours.
     pub(super) fn count(&mut self, now: Millis, at: Millis, arrival: Arrival, dead: &JobDead, jobs: u32) {
+        // A time in the future is nobody's; it is now.
+        let at = at.min(now);
         if at.0 <= now.0 - millis(KEPT) {
             return;
         }
@@ -293,6 +303,14 @@ impl Samples {
             }
         }
         None
+    }
+
+    /// How many bytes it takes in memory, texts at their bounds: what the bounds are to be measured by.
+    #[cfg(test)]
+    pub(super) fn weight(&self) -> usize {
+        let cells = self.tiers.iter().flatten();
+        let cells = cells.map(|cell| size_of::<Cell>() + cell.counts.capacity() * size_of::<Count>()).sum::<usize>();
+        cells + self.causes.len() * 1_000
     }
 
     /// What an incident of this rule would be about, if the rule means this cause.

@@ -39,7 +39,7 @@ pub struct Transition {
     pub fired_at: Millis,
     /// When this was decided, by the store's clock.
     pub at: Millis,
-    /// The one number: growth, deaths or entries; what came to the line since, once it is resolved.
+    /// The one number: growth, deaths, entries or groups; once it is resolved, the jobs that died since it began.
     pub value: i64,
     /// What must have been met, and how far it is.
     pub needs: Vec<Need>,
@@ -81,7 +81,8 @@ impl Scene<'_> {
         let from = match rule.map(|rule| &rule.kind) {
             Some(Kind::Rising(rising)) if !over => self.now.0 - millis(rising.over),
             Some(Kind::Burst(burst)) if !over => self.now.0 - millis(burst.over),
-            _ => incident.since.0.min(incident.began.0),
+            // The sample that first saw it ends the cell that it began in.
+            _ => incident.since.0.min(incident.began.0) - 1,
         };
         let groups = rule.map(|rule| self.groups(rule, &incident.labels, from)).unwrap_or_default();
         let died: u64 = groups.iter().map(|group| group.deaths).sum();
@@ -92,7 +93,10 @@ impl Scene<'_> {
         };
         let said = match (change, rule) {
             (Change::Resolve(ended), _) => {
-                self.resolved(&incident.rule, incident.fired_at.unwrap_or(incident.began), died, level, ended)
+                // Of what waited, and of what the rule does not mean any more, nobody has counted the deaths.
+                let counts = ended == Ended::Over && rule.is_some_and(|rule| !matches!(rule.kind, Kind::Waiting(_)));
+                let fired_at = incident.fired_at.unwrap_or(incident.began);
+                self.resolved(&incident.rule, fired_at, counts.then_some(died), level, ended)
             }
             (_, Some(rule)) => self.fires(rule, reading.as_ref(), level),
             (_, None) => incident.rule.clone(),
@@ -102,7 +106,7 @@ impl Scene<'_> {
             incident: incident.id,
             alert: incident.rule,
             severity: incident.severity,
-            hooks: rule.and_then(|rule| rule.hooks.clone()),
+            hooks: incident.hooks,
             summary: format!("{}{}: {said}{}", self.source, about(&incident.labels), mostly(&groups)),
             labels: incident.labels,
             since: incident.since,
@@ -177,15 +181,17 @@ impl Scene<'_> {
         }
     }
 
-    fn resolved(&self, name: &str, fired_at: Millis, died: u64, level: u64, ended: Ended) -> String {
-        let lasted = std::time::Duration::from_secs(u64::try_from((self.now.0 - fired_at.0) / 1000).unwrap_or(0));
+    fn resolved(&self, name: &str, fired_at: Millis, died: Option<u64>, level: u64, ended: Ended) -> String {
+        let lasted = u64::try_from(self.now.0.saturating_sub(fired_at.0) / 1000).unwrap_or(0);
+        let lasted = humantime::format_duration(std::time::Duration::from_secs(lasted));
         let why = match ended {
             Ended::Over => "is over",
             Ended::RuleGone => "is withdrawn, for its rule has changed,",
         };
-        let died = i64::try_from(died).unwrap_or(i64::MAX);
-        let lasted = humantime::format_duration(lasted);
-        format!("{name} {why} after {lasted}; {} died since it began, {level} dead letters are left", jobs(died))
+        let died = died.map_or(String::new(), |died| {
+            format!("{} died since it began, ", jobs(i64::try_from(died).unwrap_or(i64::MAX)))
+        });
+        format!("{name} {why} after {lasted}; {died}{level} dead letters are left")
     }
 }
 

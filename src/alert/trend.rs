@@ -132,7 +132,7 @@ pub(super) fn judge(
         let rose: Vec<i64> = steps.steps.iter().map(risen).collect();
         let labels = whole(source);
         let told = told(&labels);
-        return vec![steps.read(rising, labels, &rose, told)];
+        return vec![seen_since(steps.read(rising, labels, &rose, told), samples)];
     }
     let Some(first) = steps.steps.first() else { return Vec::new() };
     let mut by_cause: BTreeMap<CauseId, Vec<i64>> = BTreeMap::new();
@@ -158,7 +158,19 @@ pub(super) fn judge(
                 *rose = (*rose).min(risen(step).max(0));
             }
             let told = told(&labels);
-            steps.read(rising, labels, &rose, told)
+            seen_since(steps.read(rising, labels, &rose, told), samples)
         })
         .collect()
+}
+
+/// The reading with a closer look at when it began: the first sample of the first bucket that rose which found more.
+fn seen_since(mut reading: Reading, samples: &Samples) -> Reading {
+    if reading.holds != Holds::Yes {
+        return reading;
+    }
+    let from = reading.since.0;
+    let Some(before) = samples.edge(from, 0).map(|edge| edge.level) else { return reading };
+    let higher = samples.closed_since(from).filter_map(|cell| cell.level).filter(|level| level.entries > before);
+    reading.since = Millis(higher.map(|level| level.at).min().unwrap_or(from));
+    reading
 }

@@ -16,7 +16,12 @@ use super::{
     trend,
     waiting::Aged,
 };
-use crate::{clock::millis, event::JobDead, letter::Millis, rule::Window};
+use crate::{
+    clock::millis,
+    event::{Event, EventData, JobDead},
+    letter::Millis,
+    rule::Window,
+};
 
 /// The fields that are not samples or known groups.
 const CURSOR: &str = "cursor";
@@ -137,6 +142,19 @@ impl Watch {
         &self.incidents
     }
 
+    /// Counts, at `now`, what an event of the deaths lane tells. Every event is to be given once, in order: what has been
+    /// read up to [`Watch::cursor`] has been counted.
+    pub fn observe(&mut self, now: Millis, event: &Event, rules: &[AlertRule]) {
+        match &event.data {
+            EventData::JobDead(dead) => self.count(now, event.at, Arrival::of(dead), dead, rules),
+            EventData::JobRetried(retry) => self.count(now, event.at, Arrival::Retried, &retry.dead, rules),
+            EventData::JobRecovered(retry) => self.count(now, event.at, Arrival::Left, &retry.dead, rules),
+            // Of those that were there before Sexton came it tells the most frequent.
+            EventData::Digest(digest) => digest.groups.iter().for_each(|known| self.learn(event.at, &known.group)),
+            EventData::JobExhausted(_) | EventData::HookTest(_) => {}
+        }
+    }
+
     /// Counts, at `now`, what happened to a job at `at`. `dead` tells its task, queue, reason, error and group.
     pub fn count(&mut self, now: Millis, at: Millis, arrival: Arrival, dead: &JobDead, rules: &[AlertRule]) {
         self.count_alike(now, at, arrival, dead, 1, rules);
@@ -162,7 +180,8 @@ impl Watch {
         });
         let shortest = quiet_for.min();
         let before = self.known.see(&dead.group, at, shortest);
-        let quiet = shortest.is_some_and(|shortest| before.is_none_or(|before| at.0 - before.0 >= millis(shortest)));
+        let quiet = shortest
+            .is_some_and(|shortest| before.is_none_or(|before| at.0.saturating_sub(before.0) >= millis(shortest)));
         // A job that died before is no news, whatever it dies of now.
         if quiet && arrival == Arrival::First {
             self.newcomers.add(Fresh { at: now, before, cause: Cause::of(dead, at) });

@@ -6,6 +6,10 @@ use super::*;
 use crate::{event::JobDead, letter::Millis};
 
 mod bench;
+mod cases;
+mod leaders;
+mod shipped;
+mod size;
 mod weeks;
 
 /// Seconds, minutes and hours, as rules give them.

@@ -1,6 +1,6 @@
 //! Two hundred synthetic weeks, with the rules that Sexton comes with: the bench on which their numbers were found.
 //!
-//! Run it with `cargo test --lib weeks -- --nocapture` to see the table.
+//! `cargo test --lib alert::tests::bench -- --nocapture` shows the table.
 
 use super::*;
 
@@ -44,10 +44,15 @@ pub(super) struct Episode {
     pub(super) what: What,
     /// Its first death.
     pub(super) from: i64,
-    /// Its last death.
-    pub(super) until: i64,
     /// When its last traces are gone.
     pub(super) settled: i64,
+}
+
+impl Episode {
+    /// Whether something at this moment is of this episode.
+    pub(super) fn covers(&self, at: Millis) -> bool {
+        (self.from..=self.settled).contains(&at.0)
+    }
 }
 
 /// A week that has been thought up.
@@ -159,7 +164,7 @@ impl Week {
             let kind = self.dice.u16(10..14);
             self.happens.push((dies, Happens::Die { kind, jobs: 1 }));
         }
-        self.episodes.push(Episode { what: What::Deploy, from: at, until, settled: until + 15 * MINUTE });
+        self.episodes.push(Episode { what: What::Deploy, from: at, settled: until + 15 * MINUTE });
     }
 
     /// A dependency is down. We try again now and then, without success; then it is mended, and cleaned up after.
@@ -189,7 +194,7 @@ impl Week {
         let begins = until + self.dice.i64(MINUTE..HOUR);
         let settled = self.clean_up(begins, died, kind);
         let what = What::Outage { a_minute: a_minute as u32, minutes: minutes as u32 };
-        self.episodes.push(Episode { what, from: first.unwrap_or(from), until, settled });
+        self.episodes.push(Episode { what, from: first.unwrap_or(from), settled });
     }
 
     /// From a moment on, so many entries go: by our retries, by somebody's script, at one stroke, or never.
@@ -240,7 +245,7 @@ impl Week {
             until = at;
             at += self.dice.i64(150 * SECOND..450 * SECOND);
         }
-        self.episodes.push(Episode { what: What::Leak, from, until, settled: until + 2 * HOUR });
+        self.episodes.push(Episode { what: What::Leak, from, settled: until + 2 * HOUR });
     }
 
     fn some_burst(&mut self, day: i64) -> (i64, i64, u32) {
@@ -258,14 +263,14 @@ impl Week {
 
     fn burst(&mut self, day: i64) {
         let (from, until, _) = self.some_burst(day);
-        self.episodes.push(Episode { what: What::Burst, from, until, settled: until + 15 * MINUTE });
+        self.episodes.push(Episode { what: What::Burst, from, settled: until + 15 * MINUTE });
     }
 
     fn burst_with_clean_up(&mut self, day: i64) {
         let (from, until, jobs) = self.some_burst(day);
         let begins = until + self.dice.i64(MINUTE..2 * HOUR);
         let settled = self.clean_up(begins, jobs, 40);
-        self.episodes.push(Episode { what: What::CleanUp, from, until, settled: settled + 15 * MINUTE });
+        self.episodes.push(Episode { what: What::CleanUp, from, settled: settled + 15 * MINUTE });
     }
 }
 
