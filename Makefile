@@ -1,9 +1,9 @@
-# Two commands for a fresh machine with a Rust toolchain: `make demo` and `make test`. Both get Redis if it is missing.
+# Two commands for a fresh machine with a Rust toolchain: `make demo` and `make test`. Both get what is missing.
 
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc need-redis
+.PHONY: help demo test bench lint doc need-redis need-faketime
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,7 +11,7 @@ help: ## list these targets
 demo: need-redis ## see it all on a private Redis, in less than a minute
 	$(CARGO) run --locked -- demo
 
-test: need-redis ## run every test; needs no network once dependencies are fetched
+test: need-faketime ## run every test; needs no network once dependencies are fetched
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests
 
@@ -26,4 +26,8 @@ doc: ## build the API documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items
 
 need-redis:
-	@sh .ci/need-redis
+	@sh .ci/need redis
+
+# After the other: a package manager does one thing at a time.
+need-faketime: need-redis
+	@sh .ci/need faketime

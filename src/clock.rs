@@ -2,7 +2,7 @@
 //!
 //! Times that mean something (ages, due times, signatures) are the store's: [`StoreClock`] is set by every answer that
 //! carries the store's time and runs on by the monotonic clock in between. The pod's wall clock is asked only before
-//! the store has ever answered.
+//! the store has ever answered, and for dashboards.
 
 #![expect(clippy::disallowed_methods, reason = "this is the place")]
 
@@ -16,6 +16,11 @@ use crate::letter::Millis;
 /// The monotonic clock, for measuring how long something took.
 pub fn monotonic() -> Instant {
     Instant::now()
+}
+
+/// The pod's own time: for telling people when something happened in this process, and for nothing that decides.
+pub fn wall_clock() -> Millis {
+    Millis(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis))
 }
 
 /// The store's time, known in this process.
@@ -34,7 +39,7 @@ impl StoreClock {
     pub fn now(&self) -> Millis {
         match *self.set.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((at, ms)) => Millis(ms.saturating_add(millis(at.elapsed()))),
-            None => Millis(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)),
+            None => wall_clock(),
         }
     }
 }

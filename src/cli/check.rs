@@ -1,4 +1,4 @@
-//! `sexton check`: is the configuration sound, and what does it say.
+//! `sexton check`: are the configuration and its rules sound, and what do they say.
 
 use clap::Args;
 
@@ -9,7 +9,10 @@ use super::{
     source::SourceArgs,
     text::line,
 };
-use crate::config::{Config, HookConfig, SourceConfig, SourceKind};
+use crate::{
+    config::{Config, HookConfig, SourceConfig, SourceKind, duration},
+    rule::{Action, RetryRule},
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +20,7 @@ Examples:
   sexton check -c sexton.yaml
 
 Prints every problem at once with file and line, and ends with 78; or one line for
-each source and hook, and ends with 0. Connects to nothing.";
+each source, hook and rule, and ends with 0. Connects to nothing.";
 
 /// Arguments of `sexton check`.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +39,12 @@ pub(super) fn check(config: &Config, io: &mut Io<'_>) -> Result<(), Failure> {
     }
     if config.hooks.is_empty() {
         writeln!(io.out, "no hooks: deaths are counted, and nobody is told")?;
+    }
+    for rule in &config.rules.retry {
+        writeln!(io.out, "{}", line(&rule_line(rule)))?;
+    }
+    if config.rules.is_empty() {
+        writeln!(io.out, "no rules: nothing is retried")?;
     }
     Ok(())
 }
@@ -62,4 +71,15 @@ fn hook_line(hook: &HookConfig) -> String {
         hook.events.join(", "),
         rate_of(hook.rate)
     )
+}
+
+fn rule_line(rule: &RetryRule) -> String {
+    match &rule.action {
+        Action::Leave => format!("rule {}: leaves what it matches", rule.name),
+        Action::Retry(terms) => {
+            let times = if terms.max_retries == 1 { "once".to_owned() } else { format!("{} times", terms.max_retries) };
+            let window = terms.window.as_ref().map(|window| format!(", in {window}")).unwrap_or_default();
+            format!("rule {}: retries after {}, at most {times}{window}", rule.name, duration(terms.min_age))
+        }
+    }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     event::{ErrorText, rfc3339, text},
-    ledger::Ledger,
+    ledger::RetryLedger,
     letter::{DeadLetter, Millis, Reason, Verdict},
 };
 
@@ -103,7 +103,11 @@ impl Death {
 }
 
 /// Shows every failed attempt.
-pub(super) async fn errors(ledgers: &[Arc<dyn Ledger>], args: &ErrorsArgs, io: &mut Io<'_>) -> Result<(), Failure> {
+pub(super) async fn errors(
+    ledgers: &[Arc<dyn RetryLedger>],
+    args: &ErrorsArgs,
+    io: &mut Io<'_>,
+) -> Result<(), Failure> {
     let deaths = match find(ledgers, &args.entry).await? {
         Some((ledger, raw)) => vec![Death::of(ledger.name(), &raw.letter)],
         None => of_job(ledgers, &args.entry).await?,
@@ -144,7 +148,7 @@ pub(super) async fn errors(ledgers: &[Arc<dyn Ledger>], args: &ErrorsArgs, io: &
 }
 
 /// All deaths of a job that are still in a DLQ, oldest first.
-async fn of_job(ledgers: &[Arc<dyn Ledger>], text: &str) -> Result<Vec<Death>, Failure> {
+async fn of_job(ledgers: &[Arc<dyn RetryLedger>], text: &str) -> Result<Vec<Death>, Failure> {
     let (sources, job_id) = split(ledgers, text)?;
     let everything = Filter::default();
     let mut deaths = Vec::new();

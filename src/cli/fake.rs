@@ -9,8 +9,10 @@ use crate::{
     clock::StoreClock,
     event::{Event, EventData, Lane},
     ledger::{
-        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, StoreError, Survey, TryLease,
+        AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Flight, JobCounts,
+        Judge, Judging, Lease, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place, PlanEnd, Pool, PoolView, Posted,
+        Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane, Settled, Sights, Standing,
+        StoreError, Survey, TryLease, Waiting,
     },
     letter::{DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict},
 };
@@ -57,6 +59,22 @@ pub(super) struct Fake {
     pub(super) jobs: BTreeMap<String, JobCounts>,
     /// Who leads.
     pub(super) leader: Option<Lease>,
+    /// Entries not read yet, while somebody leads.
+    pub(super) lag: u64,
+    /// By which rules the ledger works.
+    pub(super) judging: Judging,
+    /// The due index: entries with their times.
+    pub(super) due: BTreeMap<String, Millis>,
+    /// What stands in the way of every retry.
+    pub(super) prospects: Prospects,
+    /// What has been learnt.
+    pub(super) learnt: BTreeMap<(Pool, Option<String>), String>,
+    /// Retries in flight.
+    pub(super) flights: Vec<Flight>,
+    /// The due index in numbers.
+    pub(super) waiting: Waiting,
+    /// The audit log, newest first.
+    pub(super) log: Vec<AuditLine>,
     /// Every operation fails with this.
     pub(super) broken: Option<StoreError>,
     /// The state of the lanes by hook and lane.
@@ -79,11 +97,29 @@ impl Fake {
             fields: Vec::new(),
             jobs: BTreeMap::new(),
             leader: None,
+            lag: 2,
+            judging: Judging::default(),
+            due: BTreeMap::new(),
+            prospects: Prospects { queue_length: Some(0), ..Prospects::default() },
+            learnt: BTreeMap::new(),
+            flights: Vec::new(),
+            waiting: Waiting::default(),
+            log: Vec::new(),
             broken: None,
             lanes: Mutex::default(),
             outbox: Mutex::default(),
             moves: Mutex::default(),
         }
+    }
+
+    /// The letters, oldest first.
+    pub(super) fn letters_mut(&mut self) -> &mut Vec<DeadLetter> {
+        &mut self.letters
+    }
+
+    /// Takes this letter for the only one there is.
+    pub(super) fn set_letter(&mut self, letter: DeadLetter) {
+        self.letters = vec![letter];
     }
 
     /// Saves a lane's state.
@@ -150,8 +186,9 @@ impl Ledger for Fake {
         not_here()
     }
 
-    fn is_after(&self, _: &str, _: &Cursor) -> bool {
-        false
+    fn is_after(&self, entry_id: &str, cursor: &Cursor) -> bool {
+        let position = |id: &str| id.parse::<OutboxId>().unwrap_or_default();
+        position(entry_id) > position(&cursor.0)
     }
 
     async fn read(&self, _: &Cursor, _: usize, _: Option<Duration>) -> Result<Batch> {
@@ -241,7 +278,7 @@ impl Ledger for Fake {
             oldest: self.letters.first().map(|letter| letter.died_at),
             newest: self.letters.last().map(|letter| letter.died_at),
             added: self.letters.len() as u64 + 7,
-            lag: self.leader.as_ref().map(|_| 2),
+            lag: self.leader.as_ref().map(|_| self.lag),
             deaths: 5,
             leader: self.leader.clone(),
             outbox,
@@ -269,5 +306,98 @@ impl Ledger for Fake {
     async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>> {
         self.works()?;
         Ok(job_ids.iter().map(|id| self.jobs.get(id).copied().unwrap_or_default()).collect())
+    }
+}
+
+#[async_trait]
+impl RetryLedger for Fake {
+    async fn adopt_rules(&self, _: &Lease, _: &Cursor, _: &str) -> Result<u64> {
+        not_here()
+    }
+
+    async fn judging(&self) -> Result<Judging> {
+        self.works()?;
+        Ok(self.judging.clone())
+    }
+
+    async fn read_to_judge(&self, _: &Cursor, _: &Cursor, _: usize) -> Result<(Batch, Vec<JobCounts>)> {
+        not_here()
+    }
+
+    async fn judge(&self, _: &Lease, _: Judge) -> Result<PlanEnd<Committed>> {
+        not_here()
+    }
+
+    async fn discard_old(&self, _: &Lease, _: usize) -> Result<bool> {
+        not_here()
+    }
+
+    async fn due_pools(&self, _: u64, _: usize) -> Result<DuePools> {
+        not_here()
+    }
+
+    async fn pool(&self, _: u64, _: &Pool, _: usize) -> Result<PoolView> {
+        not_here()
+    }
+
+    async fn due_entries(&self, _: u64, _: &Pool, _: &[(String, usize)]) -> Result<Vec<Vec<String>>> {
+        not_here()
+    }
+
+    async fn standing(&self, _: &[String]) -> Result<Vec<Option<Standing>>> {
+        not_here()
+    }
+
+    async fn retry(&self, _: &Lease, _: u64, _: Vec<Retry>) -> Result<Vec<Retried>> {
+        not_here()
+    }
+
+    async fn drop_due(&self, _: &Lease, _: u64, _: &[(Place, String)]) -> Result<()> {
+        not_here()
+    }
+
+    async fn relook(&self, _: &Lease, _: u64, _: &Pool, _: &Relook) -> Result<()> {
+        not_here()
+    }
+
+    async fn flights(&self) -> Result<Vec<Flight>> {
+        self.works()?;
+        Ok(self.flights.clone())
+    }
+
+    async fn look(&self, _: &[Flight]) -> Result<Sights> {
+        not_here()
+    }
+
+    async fn settle(&self, _: &Lease, _: &[Settled], _: &[Lesson]) -> Result<()> {
+        not_here()
+    }
+
+    async fn learnt(&self, of: &[(Pool, Option<String>)]) -> Result<Vec<Option<String>>> {
+        self.works()?;
+        Ok(of.iter().map(|of| self.learnt.get(of).cloned()).collect())
+    }
+
+    async fn waiting(&self) -> Result<Waiting> {
+        self.works()?;
+        Ok(self.waiting.clone())
+    }
+
+    async fn due_at(&self, generation: u64, _: &Place, entry_id: &str) -> Result<Option<Millis>> {
+        self.works()?;
+        assert_eq!(generation, self.judging.generation);
+        Ok(self.due.get(entry_id).copied())
+    }
+
+    async fn prospects(&self, _: &DeadLetter) -> Result<Prospects> {
+        self.works()?;
+        Ok(self.prospects.clone())
+    }
+
+    async fn audit(&self, before: Option<&str>, max: usize) -> Result<Vec<AuditLine>> {
+        self.works()?;
+        let from = before
+            .map_or(0, |before| self.log.iter().position(|line| line.id == before).map_or(self.log.len(), |at| at + 1));
+        Ok(self.log[from..].iter().take(max).cloned().collect())
     }
 }

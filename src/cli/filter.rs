@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::Glob;
 use regex::Regex;
 
 use super::exit::Failure;
@@ -12,7 +12,7 @@ use crate::{
     event::{Include, JobDead},
     ledger::{self, Ledger},
     letter::{DeadLetter, Group, Millis, Reason},
-    rule::{Matcher, Subject},
+    rule::{Globs, Matcher, Subject},
 };
 
 /// Entries read in one piece. Bounds the memory for a DLQ of any size.
@@ -82,15 +82,11 @@ fn parse_group(text: &str) -> Result<String, String> {
     Err(format!("a group is {} hexadecimal digits, as `sexton ls` shows it", Group::DIGITS))
 }
 
-fn globs(option: &str, globs: &[Glob]) -> Result<Option<GlobSet>, Failure> {
+fn globs(option: &str, globs: &[Glob]) -> Result<Option<Globs>, Failure> {
     if globs.is_empty() {
         return Ok(None);
     }
-    let mut builder = GlobSetBuilder::new();
-    for glob in globs {
-        builder.add(glob.clone());
-    }
-    builder.build().map(Some).map_err(|error| Failure::Usage(format!("--{option}: {error}")))
+    Globs::new(globs).map(Some).map_err(|error| Failure::Usage(format!("--{option}: {error}")))
 }
 
 /// A compiled filter.
@@ -175,20 +171,27 @@ impl<'a> Walk<'a> {
         Ok(Some(page.letters))
     }
 
-    /// What the next page has for the filter, newest first, perhaps nothing; `None` at the end.
-    pub(super) async fn next(&mut self) -> ledger::Result<Option<Vec<Found>>> {
-        let Some(letters) = self.letters().await? else { return Ok(None) };
-        let found = letters.iter().filter_map(|letter| self.look_at(letter)).collect();
-        Ok(Some(found))
+    /// The letters of the next page that pass the filter, newest first, perhaps none; `None` at the end.
+    pub(super) async fn passing(&mut self) -> ledger::Result<Option<Vec<DeadLetter>>> {
+        let Some(mut letters) = self.letters().await? else { return Ok(None) };
+        letters.retain(|letter| self.passes(letter));
+        Ok(Some(letters))
     }
 
-    fn look_at(&self, letter: &DeadLetter) -> Option<Found> {
+    /// The same, as they are listed.
+    pub(super) async fn next(&mut self) -> ledger::Result<Option<Vec<Found>>> {
+        let Some(letters) = self.passing().await? else { return Ok(None) };
+        let found = |letter: &DeadLetter| Found {
+            died_at: letter.died_at,
+            job: JobDead::of(self.ledger.name(), letter, Include::default()),
+        };
+        Ok(Some(letters.iter().map(found).collect()))
+    }
+
+    fn passes(&self, letter: &DeadLetter) -> bool {
         let died_at = letter.died_at;
-        if self.from.is_some_and(|from| died_at < from) || self.until.is_some_and(|until| died_at > until) {
-            return None;
-        }
-        let job = JobDead::of(self.ledger.name(), letter, Include::default());
-        self.filter.matcher.matches(&Subject::from(&job)).then_some(Found { died_at, job })
+        let in_time = self.from.is_none_or(|from| died_at >= from) && self.until.is_none_or(|until| died_at <= until);
+        in_time && self.filter.matcher.matches(&Subject::of(self.ledger.name(), letter))
     }
 }
 

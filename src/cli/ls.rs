@@ -1,9 +1,6 @@
 //! `sexton ls`: the entries of the DLQs, newest first.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
@@ -11,14 +8,17 @@ use super::{
     exit::Failure,
     filter::{FilterArgs, Found, Walk},
     io::{Io, json},
+    progress::Progress,
     source::{SourceArgs, chosen, never},
     table::{Column, Rows},
-    text::{age, count, cut_line, line},
+    text::{age, cut_line, line},
 };
-use crate::{clock::monotonic, config::SourceConfig, ledger::Ledger, letter::Millis};
+use crate::{
+    config::SourceConfig,
+    ledger::{Ledger, RetryLedger},
+    letter::Millis,
+};
 
-/// Progress is shown from here on, and this often.
-const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// Characters of an error that a table shows at most.
 const LONGEST_ERROR: usize = 200;
 /// Characters of any other text of the record that a table shows at most.
@@ -76,7 +76,7 @@ enum Form {
 /// Lists entries.
 pub(super) async fn ls(
     configured: &[SourceConfig],
-    ledgers: &[Arc<dyn Ledger>],
+    ledgers: &[Arc<dyn RetryLedger>],
     args: &LsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
@@ -156,7 +156,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn parse(text: &str, sources: &[&dyn Ledger]) -> Result<Cursor, Failure> {
+    fn parse(text: &str, sources: &[&dyn RetryLedger]) -> Result<Cursor, Failure> {
         let bad = |why: &str| Failure::Usage(format!("--after: {:?} {why}", line(text)));
         let no_cursor = || bad("is not a cursor of an earlier listing");
         let (name, entry) = text.split_once('/').ok_or_else(no_cursor)?;
@@ -265,34 +265,4 @@ fn row(now: Millis, found: &Found, with_source: bool) -> Vec<String> {
         cell(Some(&job.group)),
         if error.is_empty() { "-".to_owned() } else { cut_line(&error, LONGEST_ERROR).into_owned() },
     ]
-}
-
-/// A line on the terminal about how far a long search has come.
-struct Progress {
-    wanted: bool,
-    last: Instant,
-    shown: bool,
-}
-
-impl Progress {
-    fn new(wanted: bool) -> Progress {
-        Progress { wanted, last: monotonic(), shown: false }
-    }
-
-    fn show(&mut self, source: &str, scanned: u64, entries: u64, io: &mut Io<'_>) -> Result<(), Failure> {
-        if self.wanted && io.screen.progress && self.last.elapsed() >= PROGRESS_EVERY {
-            (self.last, self.shown) = (monotonic(), true);
-            write!(io.err, "\r{source}: scanned {} of {}\x1b[K", count(scanned), count(entries))?;
-            io.err.flush()?;
-        }
-        Ok(())
-    }
-
-    fn clear(&mut self, io: &mut Io<'_>) -> Result<(), Failure> {
-        if std::mem::take(&mut self.shown) {
-            write!(io.err, "\r\x1b[K")?;
-            io.err.flush()?;
-        }
-        Ok(())
-    }
 }

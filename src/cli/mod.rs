@@ -7,6 +7,7 @@ mod attempts;
 mod check;
 mod errors;
 mod exit;
+mod explain;
 #[cfg(test)]
 mod fake;
 mod filter;
@@ -16,6 +17,8 @@ mod lanes;
 mod logging;
 mod ls;
 mod payload;
+mod progress;
+mod rules;
 mod run;
 mod show;
 mod source;
@@ -52,6 +55,7 @@ Examples:
   sexton run -c sexton.yaml
   sexton ls --smallage redis://localhost:6379 --newer-than 1h
   sexton show 1795972370488-0
+  sexton explain 1795972370488-0
 
 Exit codes:
   0   done
@@ -76,7 +80,7 @@ enum Command {
     /// Run the sidecar
     #[command(after_help = run::EXAMPLES)]
     Run(run::RunArgs),
-    /// Check the configuration
+    /// Check the configuration and the rules
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
     /// List dead letters, newest first
@@ -88,6 +92,12 @@ enum Command {
     /// Show every failed attempt, not just the last
     #[command(after_help = errors::EXAMPLES)]
     Errors(errors::ErrorsArgs),
+    /// Tell why an entry was or was not retried, and when it will be
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::ExplainArgs),
+    /// Try what the rules would do with the DLQ as it is now
+    #[command(after_help = "Example:\n  sexton rules try\n\nIt has more to say with --help.")]
+    Rules(rules::RulesArgs),
     /// Show the picture of every source in one screen
     #[command(after_help = stats::EXAMPLES)]
     Stats(stats::StatsArgs),
@@ -156,8 +166,18 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
             let sources = args.source.sources(env)?;
             wait_for(Threads::One, async { errors::errors(&ledgers(&sources)?, args, io).await })
         }
+        Command::Explain(args) => {
+            let (sources, rules) = args.ruled.sources_and_rules(env)?;
+            let rules = rules.read(&rules.look(), env).map_err(Failure::from);
+            wait_for(Threads::One, async { explain::explain(&ledgers(&sources)?, rules, args, io).await })
+        }
+        Command::Rules(args) => {
+            let (sources, rules) = args.verb.ruled().sources_and_rules(env)?;
+            let rules = rules.read(&rules.look(), env)?;
+            wait_for(Threads::One, async { rules::rules(&sources, &ledgers(&sources)?, &rules, args, io).await })
+        }
         Command::Stats(args) => {
-            let config = args.source.config(env)?;
+            let config = args.source.config_without_rules(env)?;
             wait_for(Threads::One, async { stats::stats(&config, &ledgers(&config.sources)?, args, io).await })
         }
         Command::Hooks(args) => {

@@ -18,8 +18,8 @@ Examples:
   sexton run --smallage redis://localhost:6379 --namespace lrs
 
 Stops in order on SIGTERM, SIGINT or SIGHUP, and at once on a second one. A change of
-the configuration needs a restart. A store that cannot
-be reached does not end it: it waits and goes on by itself.";
+the configuration needs a restart; rules files are read again when they change. A store
+that cannot be reached does not end it: it waits and goes on by itself.";
 
 /// Arguments of `sexton run`.
 #[derive(Args, Clone, Debug)]

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     event::{Include, JobDead},
-    ledger::{JobCounts, Ledger, RawLetter},
+    ledger::{JobCounts, Ledger, RawLetter, RetryLedger},
     letter::Millis,
 };
 
@@ -58,7 +58,7 @@ pub(super) enum Output {
 }
 
 /// Shows an entry.
-pub(super) async fn show(ledgers: &[Arc<dyn Ledger>], args: &ShowArgs, io: &mut Io<'_>) -> Result<(), Failure> {
+pub(super) async fn show(ledgers: &[Arc<dyn RetryLedger>], args: &ShowArgs, io: &mut Io<'_>) -> Result<(), Failure> {
     let (sources, entry) = split(ledgers, &args.entry)?;
     if !sources.iter().any(|ledger| ledger.is_entry_id(entry)) {
         return Err(Failure::Usage(format!(

@@ -10,8 +10,11 @@ use globset::{Glob, GlobMatcher};
 
 use super::{exit::Failure, text::line};
 use crate::{
-    config::{Config, DEFAULT_NAMESPACE, Env, SourceConfig, SourceKind, read, read_sources},
-    ledger::{Ledger, Overview, RawLetter},
+    config::{
+        Config, DEFAULT_NAMESPACE, Env, Problems, RulesSource, SourceConfig, SourceKind, read, read_for_rules,
+        read_sources, read_without_rules,
+    },
+    ledger::{Ledger, Overview, RawLetter, RetryLedger},
     letter::Millis,
     smallage,
 };
@@ -48,21 +51,41 @@ pub(super) struct ConfigArgs {
     config: Option<PathBuf>,
 }
 
+/// Where the sources and the rules are found.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct RuledArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// Instead of the configuration's rules: a rules file, or a folder of them; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Sources")]
+    rules: Vec<PathBuf>,
+}
+
+/// Reads a configuration file, in whole or in part.
+type Read = fn(&Path, &dyn Env) -> Result<Config, Problems>;
+
 impl ConfigArgs {
-    /// The checked configuration these arguments mean.
+    /// The checked configuration these arguments mean, without rules.
     pub(super) fn config(&self, env: &dyn Env) -> Result<Config, Failure> {
         let file = file(self.config.as_deref(), env, Path::new("")).ok_or_else(|| no_file(""))?;
-        Ok(read(&file, env)?)
+        Ok(read_without_rules(&file, env)?)
     }
 }
 
 impl SourceArgs {
-    /// The checked configuration these arguments mean.
+    /// The checked configuration these arguments mean, with its rules.
     pub(super) fn config(&self, env: &dyn Env) -> Result<Config, Failure> {
-        self.config_in(env, Path::new(""))
+        self.config_in(env, Path::new(""), read)
     }
 
-    fn config_in(&self, env: &dyn Env, working_directory: &Path) -> Result<Config, Failure> {
+    /// The same without rules: a sidecar goes on with those it has while their files are broken, and so does whoever
+    /// looks at it.
+    pub(super) fn config_without_rules(&self, env: &dyn Env) -> Result<Config, Failure> {
+        self.config_in(env, Path::new(""), read_without_rules)
+    }
+
+    fn config_in(&self, env: &dyn Env, working_directory: &Path, read: Read) -> Result<Config, Failure> {
         if let Some(url) = &self.smallage {
             let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
             return Ok(Config::for_smallage(url, namespace)?);
@@ -73,7 +96,7 @@ impl SourceArgs {
     /// The sources alone. What hooks need, such as their secrets, need not be there.
     pub(super) fn sources(&self, env: &dyn Env) -> Result<Vec<SourceConfig>, Failure> {
         if self.smallage.is_some() {
-            return self.config(env).map(|config| config.sources);
+            return self.config_without_rules(env).map(|config| config.sources);
         }
         Ok(read_sources(&self.file(env, Path::new(""))?, env)?)
     }
@@ -81,6 +104,20 @@ impl SourceArgs {
     fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {
         file(self.config.as_deref(), env, working_directory)
             .ok_or_else(|| no_file(", or name a store with --smallage redis://HOST:PORT"))
+    }
+}
+
+impl RuledArgs {
+    /// The sources, and where the rules are; these are not looked at yet. What hooks need, such as their secrets, need
+    /// not be there.
+    pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Failure> {
+        if self.rules.is_empty() && self.source.smallage.is_none() {
+            return Ok(read_for_rules(&self.source.file(env, Path::new(""))?, env)?);
+        }
+        let sources = self.source.sources(env)?;
+        let names = sources.iter().map(|source| source.name.clone()).collect();
+        let rules = RulesSource::of_flags(self.rules.iter().map(PathBuf::as_path), names);
+        Ok((sources, rules))
     }
 }
 
@@ -113,7 +150,7 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 }
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
-pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn Ledger>>, Failure> {
+pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn RetryLedger>>, Failure> {
     let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
     sources.iter().map(open).collect()
 }
@@ -125,9 +162,12 @@ pub(super) async fn store_time(ledger: &dyn Ledger) -> Result<Millis, Failure> {
 }
 
 /// The sources whose names match one of the globs, or all of them without any. Every glob must match a source.
-pub(super) fn chosen<'a>(ledgers: &'a [Arc<dyn Ledger>], globs: &[Glob]) -> Result<Vec<&'a dyn Ledger>, Failure> {
+pub(super) fn chosen<'a>(
+    ledgers: &'a [Arc<dyn RetryLedger>],
+    globs: &[Glob],
+) -> Result<Vec<&'a dyn RetryLedger>, Failure> {
     let globs: Vec<GlobMatcher> = globs.iter().map(Glob::compile_matcher).collect();
-    let matches = |glob: &GlobMatcher, ledger: &Arc<dyn Ledger>| glob.is_match(ledger.name());
+    let matches = |glob: &GlobMatcher, ledger: &Arc<dyn RetryLedger>| glob.is_match(ledger.name());
     if let Some(glob) = globs.iter().find(|glob| !ledgers.iter().any(|ledger| matches(glob, ledger))) {
         let glob = line(glob.glob().glob());
         return Err(Failure::Usage(format!("no source matches --source {glob}; {}", known(ledgers))));
@@ -137,7 +177,7 @@ pub(super) fn chosen<'a>(ledgers: &'a [Arc<dyn Ledger>], globs: &[Glob]) -> Resu
 }
 
 /// Which sources there are, for messages.
-fn known(ledgers: &[Arc<dyn Ledger>]) -> String {
+fn known(ledgers: &[Arc<dyn RetryLedger>]) -> String {
     match ledgers {
         [only] => format!("the only one here is called {}", only.name()),
         several => format!("there is {}", several.iter().map(|ledger| ledger.name()).collect::<Vec<_>>().join(", ")),
@@ -145,7 +185,7 @@ fn known(ledgers: &[Arc<dyn Ledger>]) -> String {
 }
 
 /// The source called `name`.
-pub(super) fn named<'a>(ledgers: &'a [Arc<dyn Ledger>], name: &str) -> Result<&'a dyn Ledger, Failure> {
+pub(super) fn named<'a>(ledgers: &'a [Arc<dyn RetryLedger>], name: &str) -> Result<&'a dyn RetryLedger, Failure> {
     let found = ledgers.iter().find(|ledger| ledger.name() == name);
     found
         .map(AsRef::as_ref)
@@ -155,9 +195,9 @@ pub(super) fn named<'a>(ledgers: &'a [Arc<dyn Ledger>], name: &str) -> Result<&'
 /// Splits `source/entry`. What has no slash means something in any source, and so does a slash in what can be no
 /// entry, such as a job id.
 pub(super) fn split<'a>(
-    ledgers: &'a [Arc<dyn Ledger>],
+    ledgers: &'a [Arc<dyn RetryLedger>],
     text: &'a str,
-) -> Result<(Vec<&'a dyn Ledger>, &'a str), Failure> {
+) -> Result<(Vec<&'a dyn RetryLedger>, &'a str), Failure> {
     if let Some((source, rest)) = text.split_once('/') {
         match named(ledgers, source) {
             Ok(ledger) => return Ok((vec![ledger], rest)),
@@ -170,11 +210,11 @@ pub(super) fn split<'a>(
 
 /// The entry called `text`, `source/entry` or just the entry, with its source; `None` if no source has it.
 pub(super) async fn find<'a>(
-    ledgers: &'a [Arc<dyn Ledger>],
+    ledgers: &'a [Arc<dyn RetryLedger>],
     text: &'a str,
-) -> Result<Option<(&'a dyn Ledger, RawLetter)>, Failure> {
+) -> Result<Option<(&'a dyn RetryLedger, RawLetter)>, Failure> {
     let (sources, entry) = split(ledgers, text)?;
-    let mut found: Option<(&dyn Ledger, RawLetter)> = None;
+    let mut found: Option<(&dyn RetryLedger, RawLetter)> = None;
     for ledger in sources.into_iter().filter(|ledger| ledger.is_entry_id(entry)) {
         let Some(raw) = ledger.entry(entry).await.map_err(Failure::store(ledger.name()))? else { continue };
         if let Some((other, _)) = &found {
@@ -211,7 +251,9 @@ mod tests {
         let set = BTreeMap::from([(FILE_VARIABLE.to_owned(), variable.display().to_string())]);
         let empty = BTreeMap::from([(FILE_VARIABLE.to_owned(), String::new())]);
         let name = |args: &SourceArgs, env: &dyn Env| {
-            args.config_in(env, folder.path()).map(|config| config.sources[0].name.clone()).map_err(|f| f.exit() as u8)
+            args.config_in(env, folder.path(), read)
+                .map(|config| config.sources[0].name.clone())
+                .map_err(|f| f.exit() as u8)
         };
         assert_eq!(name(&args(None, None), &BTreeMap::new()), Err(2), "nothing names a source");
         assert_eq!(name(&args(None, None), &empty), Err(2));

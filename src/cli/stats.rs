@@ -1,6 +1,10 @@
 //! `sexton stats`: the picture of every source in one screen.
 
-use std::{collections::HashMap, io::Write, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Write,
+    sync::Arc,
+};
 
 use clap::Args;
 use serde::Serialize;
@@ -17,7 +21,7 @@ use super::{
 use crate::{
     config::Config,
     event::{Lane, rfc3339},
-    ledger::{Ledger, Overview},
+    ledger::{Flight, Overview, RetryLedger, Waiting},
     letter::{DeadLetter, Millis},
 };
 
@@ -33,7 +37,10 @@ Examples:
   sexton stats
   sexton stats -c sexton.yaml -o json
 
-Groups and tasks are counted over the newest 1,000 entries of each source.";
+Groups and tasks are counted over the newest 1,000 entries of each source. Entries in
+the due index wait for a rule to retry them, whether they are due or not. A hold is one
+of a group, or of all groups of a task that have not recovered lately. `sexton explain
+ENTRY` tells of one entry what it waits for.";
 
 /// Arguments of `sexton stats`.
 #[derive(Args, Clone, Debug)]
@@ -59,6 +66,7 @@ struct Picture {
     /// Deaths announced, which those are not that were there before Sexton came.
     announced: u64,
     leader: Option<Leader>,
+    retries: Retries,
     outbox: Outbox,
     hooks: Vec<HookStands>,
     top: Top,
@@ -75,6 +83,38 @@ struct Picture {
 struct Leader {
     holder: String,
     epoch: u64,
+}
+
+/// What the retry loop does.
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Retries {
+    /// Retries without a verdict yet.
+    in_flight: u64,
+    /// Entries in the due index, whether they are due or not.
+    waiting: u64,
+    /// By the name of the rule; those for which there is nothing to say are left out.
+    rules: BTreeMap<String, RuleStands>,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct RuleStands {
+    /// Its retries without a verdict yet.
+    in_flight: u64,
+    /// Holds of its groups, and of tasks as a whole, at this moment.
+    held: u64,
+}
+
+impl Retries {
+    fn of(flights: &[Flight], waiting: Waiting) -> Retries {
+        let mut rules = BTreeMap::<String, RuleStands>::new();
+        for flight in flights {
+            rules.entry(flight.place.pool.rule().to_owned()).or_default().in_flight += 1;
+        }
+        for (rule, holds) in waiting.held {
+            rules.entry(rule).or_default().held = holds;
+        }
+        Retries { in_flight: flights.len() as u64, waiting: waiting.entries, rules }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -116,7 +156,7 @@ struct Counted {
 /// Shows the picture. A source that cannot be reached does not hide the others.
 pub(super) async fn stats(
     config: &Config,
-    ledgers: &[Arc<dyn Ledger>],
+    ledgers: &[Arc<dyn RetryLedger>],
     args: &StatsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
@@ -143,11 +183,13 @@ pub(super) async fn stats(
     failure.map_or(Ok(()), Err)
 }
 
-async fn picture(config: &Config, ledger: &dyn Ledger) -> Result<Picture, Failure> {
+async fn picture(config: &Config, ledger: &dyn RetryLedger) -> Result<Picture, Failure> {
     let source = ledger.name();
     let overview = ledger.overview().await.map_err(Failure::store(source))?;
     let never = never(&config.sources, source, &overview);
     let Overview { entries, oldest, newest, added, lag, deaths, leader, outbox } = overview;
+    let flights = ledger.flights().await.map_err(Failure::store(source))?;
+    let retries = Retries::of(&flights, ledger.waiting().await.map_err(Failure::store(source))?);
     let mut hooks = Vec::new();
     for hook in &config.hooks {
         hooks.push(HookStands { hook: hook.name.clone(), stands: lanes_of(ledger, hook).await? });
@@ -170,6 +212,7 @@ async fn picture(config: &Config, ledger: &dyn Ledger) -> Result<Picture, Failur
         lag,
         announced: deaths,
         leader: leader.map(|lease| Leader { holder: lease.holder, epoch: lease.epoch }),
+        retries,
         outbox: Outbox { deaths: outbox[0], alerts: outbox[1] },
         hooks,
         top: top(&letters),
@@ -239,6 +282,13 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
     match &picture.leader {
         Some(leader) => writeln!(out, "  leader    {}, epoch {}", line(&leader.holder), leader.epoch)?,
         None => writeln!(out, "  leader    nobody leads")?,
+    }
+    let Retries { in_flight, waiting, rules } = &picture.retries;
+    let waiting = counted(*waiting, "entry", "entries");
+    writeln!(out, "  retries   {} in flight, {waiting} in the due index", count(*in_flight))?;
+    for (rule, RuleStands { in_flight, held }) in rules {
+        let held = counted(*held, "hold", "holds");
+        writeln!(out, "  rule      {}: {} in flight, {held}", line(rule), count(*in_flight))?;
     }
     writeln!(
         out,

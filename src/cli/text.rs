@@ -80,6 +80,21 @@ pub(super) fn when(now: Millis, then: Millis) -> String {
     }
 }
 
+/// How far away a time is: `in 8m`, or `now` once it has come.
+pub(super) fn until(now: Millis, then: Millis) -> String {
+    // Up to a whole second, so that what is still to come is not `in 0s`.
+    let rest = Millis(then.0.saturating_add(999));
+    if then <= now { "now".to_owned() } else { format!("in {}", age(rest, now)) }
+}
+
+/// A time that may be still to come: `2026-11-29T17:12:50.488Z (in 8m)`, or as [`when`] has it.
+pub(super) fn when_or_until(now: Millis, then: Millis) -> String {
+    match rfc3339(then) {
+        Some(time) if then > now => format!("{time} ({})", until(now, then)),
+        _ => when(now, then),
+    }
+}
+
 /// A number with its thousands apart: `1,234,567`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -166,6 +181,23 @@ mod tests {
         assert_eq!(when(Millis(61_000), Millis(0)), "1970-01-01T00:00:00.000Z (61s ago)");
         assert_eq!(when(Millis(0), Millis(1)), "1970-01-01T00:00:00.001Z (in the future)");
         assert_eq!(when(Millis(0), Millis(i64::MAX)), "9223372036854775807 ms since 1970, which no calendar holds");
+    }
+
+    #[test]
+    fn what_is_still_to_come_is_never_now() {
+        for (then, expected) in [
+            (10_000, "now"),
+            (9_000, "now"),
+            (10_001, "in 1s"),
+            (11_000, "in 1s"),
+            (130_000, "in 2m"),
+            (i64::MAX, "in 106751991167d"),
+        ] {
+            assert_eq!(until(Millis(10_000), Millis(then)), expected, "{then}");
+        }
+        assert_eq!(when_or_until(Millis(0), Millis(61_000)), "1970-01-01T00:01:01.000Z (in 61s)");
+        assert_eq!(when_or_until(Millis(61_000), Millis(0)), "1970-01-01T00:00:00.000Z (61s ago)");
+        assert!(when_or_until(Millis(0), Millis(i64::MAX)).ends_with("which no calendar holds"));
     }
 
     #[test]

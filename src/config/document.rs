@@ -28,6 +28,18 @@ pub(super) struct Node {
     size: usize,
 }
 
+impl Node {
+    /// Whether nothing in it is broken.
+    pub(super) fn is_whole(&self) -> bool {
+        match &self.value {
+            Value::Nothing | Value::Text(_) => true,
+            Value::List(items) => items.iter().all(|item| item.is_whole()),
+            Value::Map(entries) => entries.iter().all(|(_, node)| node.is_whole()),
+            Value::Broken => false,
+        }
+    }
+}
+
 /// What a value is.
 #[derive(Debug)]
 pub(super) enum Value {
@@ -63,12 +75,12 @@ pub(super) struct Key {
 
 /// Reads a document. `None` if it is empty, or if it cannot be read and a problem says so.
 ///
-/// With `only`, variables are needed under this key of the root alone. A value elsewhere that lacks one is broken, which
-/// is no problem unless an alias brings it back.
+/// With `only`, variables are needed under these keys of the root alone. A value elsewhere that lacks one is broken,
+/// which is no problem unless an alias brings it back.
 pub(super) fn parse(
     text: &str,
     env: &dyn Env,
-    only: Option<&'static str>,
+    only: Option<&'static [&'static str]>,
     problems: &mut Problems,
 ) -> Option<Rc<Node>> {
     let mut builder =
@@ -80,7 +92,13 @@ pub(super) fn parse(
             Err(error) => {
                 let at = Position { line: error.marker().line(), column: error.marker().col() + 1 };
                 let message = format!("this is not YAML: {}", error.info());
-                problems.add(at, message, "check indentation, quotes and brackets here and in the line above");
+                // A star or an ampersand in front makes a value an alias or an anchor, whatever was meant.
+                let is_alias = ["alias", "anchor"].iter().any(|word| error.info().contains(word));
+                let help = match is_alias {
+                    true => "put a value that begins with * or & in quotes, here or in the line above",
+                    false => "check indentation, quotes and brackets here and in the line above",
+                };
+                problems.add(at, message, help);
                 return None;
             }
         }
@@ -119,7 +137,7 @@ enum NextInMap {
 
 struct Builder<'e> {
     env: &'e dyn Env,
-    only: Option<&'static str>,
+    only: Option<&'static [&'static str]>,
     /// Faults in values that are not needed.
     unneeded: Vec<(Position, Fault)>,
     open: Vec<Open>,
@@ -191,7 +209,7 @@ impl Builder<'_> {
     fn is_needed(&self) -> bool {
         match self.open.first() {
             Some(Open { items: Items::Map { next: NextInMap::ValueOf(key), .. }, .. }) => {
-                self.only.is_none_or(|only| only == key.text)
+                self.only.is_none_or(|only| only.contains(&&*key.text))
             }
             _ => true,
         }

@@ -50,9 +50,9 @@ impl<'n> Section<'n> {
 }
 
 impl<'n> Field<'n> {
-    /// The document itself.
-    pub(super) fn root(node: &'n Node) -> Field<'n> {
-        Field { key: "the configuration", key_at: node.at, node }
+    /// The document itself; `what` it is, for problems.
+    pub(super) fn root(what: &'n str, node: &'n Node) -> Field<'n> {
+        Field { key: what, key_at: node.at, node }
     }
 
     /// Where the value begins.
@@ -200,8 +200,27 @@ impl<'n> Field<'n> {
     /// A whole number in a range, both ends included.
     pub(super) fn number(&self, min: u64, max: u64, problems: &mut Problems) -> Option<u64> {
         let expected = format!("a whole number from {min} to {max}");
-        self.parsed(&expected, "write digits only", problems, |text| {
-            text.parse().ok().filter(|number| (min..=max).contains(number))
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // Of digits alone none can be read that are too many.
+        let number = self.parsed(&expected, "write digits only", problems, |text| {
+            digits(text).then(|| text.parse().unwrap_or(u64::MAX))
+        })?;
+        let (wrong, help) = match number {
+            _ if number < min => ("small", format!("give at least {min}")),
+            _ if number > max => ("large", format!("give at most {max}")),
+            _ => return Some(number),
+        };
+        problems.add(self.at(), format!("{:?} is too {wrong}: {}", self.key, self.shown()), help);
+        None
+    }
+
+    /// A number, perhaps with decimals, in a range, both ends included.
+    pub(super) fn decimal(&self, min: u32, max: u32, problems: &mut Problems) -> Option<f64> {
+        let expected = format!("a number from {min} to {max}");
+        self.parsed(&expected, "write it like 2 or 1.5", problems, |text| {
+            // Neither signs nor exponents, and no `inf`.
+            let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            text.parse().ok().filter(|number| plain && (f64::from(min)..=f64::from(max)).contains(number))
         })
     }
 
@@ -211,8 +230,11 @@ impl<'n> Field<'n> {
         let duration = self.parsed("a duration", help, problems, |text| humantime::parse_duration(text).ok())?;
         if duration < min || duration > max {
             let wrong = if duration < min { "short" } else { "long" };
-            let message = format!("{:?} is too {wrong}: {}", self.key, value::duration(duration));
-            let help = format!("give {} to {}", value::duration(min), value::duration(max));
+            let message = format!("{:?} is too {wrong}: {}", self.key, self.shown());
+            let mut help = format!("give {} to {}", value::duration(min), value::duration(max));
+            if matches!(&self.node.value, Value::Text(text) if text.value.contains('M')) {
+                help.push_str("; M is months, m is minutes");
+            }
             problems.add(self.at(), message, help);
             return None;
         }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     event::{EventType, Include},
-    letter::hex,
+    letter::{Reason, hex},
     rule::Matcher,
 };
 
@@ -69,7 +69,7 @@ fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading
     let secrets = secrets(&section, format, reading);
     let problems = &mut reading.problems;
     let (timeout, give_up_after) = times(&section, problems);
-    let matcher = section.get("match").and_then(|field| matching::matcher(field, sources, problems));
+    let matcher = section.get("match").and_then(|field| matching::matcher(field, sources, &Reason::NAMES, problems));
     Some(HookConfig {
         name: name?,
         url: url?,

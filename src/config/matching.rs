@@ -1,25 +1,32 @@
 //! Reads `match:` into a [`Matcher`].
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::Glob;
 
 use super::{
+    document::Value,
     field::Field,
     problem::{Problems, nearest_or_all},
     shape, value,
 };
 use crate::{
     letter::{Group, Reason},
-    rule::Matcher,
+    rule::{Globs, Matcher},
 };
 
-/// The conditions of a `match:`. `sources` are the names of all sources, where these are known.
-pub(super) fn matcher(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> Option<Matcher> {
+/// The conditions of a `match:`. `sources` are the names of all sources, where these are known; `offered` are the
+/// reasons that a problem names.
+pub(super) fn matcher(
+    field: Field<'_>,
+    sources: Option<&[String]>,
+    offered: &[&str],
+    problems: &mut Problems,
+) -> Option<Matcher> {
     let section = field.section(&shape::MATCH, problems)?;
     Some(Matcher {
         source: section.get("source").map(|field| source_globs(field, sources, problems)),
         queue: section.get("queue").map(|field| globs(field, problems)),
         task: section.get("task").map(|field| globs(field, problems)),
-        reason: section.get("reason").map(|field| reasons(field, problems)),
+        reason: section.get("reason").map(|field| reasons(field, offered, problems)),
         error: section.get("error").and_then(|field| regex(field, problems)),
         history: section.get("history").and_then(|field| history(field, problems)),
         group: section.get("group").map(|field| groups(field, problems)),
@@ -40,7 +47,13 @@ pub(super) fn glob(field: Field<'_>, problems: &mut Problems) -> Option<Glob> {
 
 /// A regular expression, or a problem that says where it breaks.
 pub(super) fn regex(field: Field<'_>, problems: &mut Problems) -> Option<regex::Regex> {
-    match value::regex(field.text(problems)?) {
+    let text = field.text(problems)?;
+    if value::is_between_slashes(text) {
+        let help = "write it without them, and flags in front: (?i)timed out; a slash that is meant is [/]";
+        problems.add(field.at(), format!("{:?} has slashes around its expression, as in JavaScript", field.key), help);
+        return None;
+    }
+    match value::regex(text) {
         Ok(regex) => Some(regex),
         Err(why) => {
             let message = format!("{:?} holds a regular expression that cannot be used: {why}", field.key);
@@ -54,13 +67,13 @@ pub(super) fn regex(field: Field<'_>, problems: &mut Problems) -> Option<regex::
     }
 }
 
-fn globs(field: Field<'_>, problems: &mut Problems) -> GlobSet {
+fn globs(field: Field<'_>, problems: &mut Problems) -> Globs {
     let fields = field.one_or_more(problems);
     let globs: Vec<Glob> = fields.into_iter().filter_map(|field| glob(field, problems)).collect();
     set(field, &globs, problems)
 }
 
-fn source_globs(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> GlobSet {
+fn source_globs(field: Field<'_>, sources: Option<&[String]>, problems: &mut Problems) -> Globs {
     let mut globs = Vec::new();
     for field in field.one_or_more(problems) {
         let Some(glob) = glob(field, problems) else { continue };
@@ -77,25 +90,25 @@ fn source_globs(field: Field<'_>, sources: Option<&[String]>, problems: &mut Pro
     set(field, &globs, problems)
 }
 
-fn set(field: Field<'_>, globs: &[Glob], problems: &mut Problems) -> GlobSet {
-    let mut builder = GlobSetBuilder::new();
-    for glob in globs {
-        builder.add(glob.clone());
-    }
-    builder.build().unwrap_or_else(|_| {
+fn set(field: Field<'_>, globs: &[Glob], problems: &mut Problems) -> Globs {
+    Globs::new(globs).unwrap_or_else(|_| {
         problems.add(field.at(), format!("{:?} holds too many patterns", field.key), "use fewer or shorter ones");
-        GlobSet::empty()
+        Globs::default()
     })
 }
 
-fn reasons(field: Field<'_>, problems: &mut Problems) -> Vec<String> {
-    let known = Reason::NAMES.map(|reason| (reason, reason));
+fn reasons(field: Field<'_>, offered: &[&str], problems: &mut Problems) -> Vec<String> {
+    let offered: Vec<(&str, &str)> = offered.iter().map(|&reason| (reason, reason)).collect();
     let fields = field.one_or_more(problems);
-    fields.into_iter().filter_map(|field| field.choice("reasons", &known, problems)).map(str::to_owned).collect()
+    let reasons = fields.into_iter().filter_map(|field| match &field.node.value {
+        Value::Text(text) if Reason::NAMES.contains(&&*text.value) => Some(&*text.value),
+        _ => field.choice("reasons", &offered, problems),
+    });
+    reasons.map(str::to_owned).collect()
 }
 
 fn history(field: Field<'_>, problems: &mut Problems) -> Option<String> {
-    let known = [("any", None), ("same", Some("same")), ("mixed", Some("mixed"))];
+    let known = [("any", None), ("same", Some("same")), ("mixed", Some("mixed")), ("unknown", Some("unknown"))];
     field.choice("values", &known, problems).flatten().map(str::to_owned)
 }
 

@@ -11,6 +11,7 @@ mod matching;
 mod origin;
 mod problem;
 mod read;
+mod rules;
 mod secret;
 mod shape;
 mod source;
@@ -22,20 +23,27 @@ mod value;
 pub use env::{Env, ProcessEnv};
 pub use hook::DEFAULT_EVENTS;
 pub use problem::{Position, Problem, Problems};
-pub use read::{read, read_sources, read_text};
+pub use read::{read, read_for_rules, read_sources, read_text, read_without_rules};
+pub use rules::{RulesSource, RulesText};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use source::DEFAULT_NAMESPACE;
-pub use value::log_filter;
+pub use value::{duration, log_filter};
 
 use std::{path::PathBuf, time::Duration};
 
 use regex::Regex;
 
-use crate::{event::Include, rule::Matcher};
+use crate::{
+    event::Include,
+    rule::{Matcher, Rules},
+};
 
 /// Every key with its default and its meaning: a configuration that can be read as it stands. A line that begins with a
 /// single `#` is a setting that is not given; prose begins with `##`.
 pub const REFERENCE: &str = include_str!("reference.yaml");
+
+/// The same for rules files.
+pub const RULES_REFERENCE: &str = include_str!("rules.yaml");
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -54,6 +62,10 @@ pub struct Config {
     pub outbox: OutboxConfig,
     /// Announce what is already in a DLQ at first attach one by one.
     pub announce_existing: bool,
+    /// Where the rules are.
+    pub rules_source: RulesSource,
+    /// The rules as they were when the configuration was read; none where it was read without them.
+    pub rules: Rules,
     /// Logging.
     pub log: LogConfig,
 }

@@ -43,17 +43,36 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with one configuration, in the order of the file; prints one line for each.
+/// Everything that is wrong with one configuration and its rules, file by file, each in its own order; prints one line
+/// for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
     file: String,
     found: Vec<Problem>,
+    /// What was found in further files, already in order.
+    further: Vec<Problem>,
 }
 
 impl Problems {
     /// None yet, in this file.
     pub(super) fn new(file: impl Into<String>) -> Problems {
-        Problems { file: file.into(), found: Vec::new() }
+        Problems { file: file.into(), found: Vec::new(), further: Vec::new() }
+    }
+
+    /// The file whose problems these are.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// How many there are by now.
+    pub(super) fn count(&self) -> usize {
+        self.found.len() + self.further.len()
+    }
+
+    /// Adds those of another file, behind all that are there.
+    pub(super) fn append(&mut self, other: Problems) {
+        let Err(other) = other.none_or::<()>(None) else { return };
+        self.further.extend(other.found);
     }
 
     /// Notes a problem at a place.
@@ -76,13 +95,14 @@ impl Problems {
         let mut seen = HashSet::new();
         self.found.retain(|problem| seen.insert((problem.position, problem.message.clone())));
         self.found.sort_by_key(|problem| problem.position);
+        self.found.append(&mut self.further);
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => Err(self),
         }
     }
 
-    /// The problems in the order of the file.
+    /// The problems in the order of the files.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.found.iter()
     }
@@ -113,13 +133,18 @@ impl std::error::Error for Problems {}
 
 /// Help for a word that is not one of the `known`: the nearest one, or all of them. `kind` is their plural.
 pub(super) fn nearest_or_all(word: &str, known: &[&str], kind: &str) -> String {
-    let distance = |candidate: &&&str| strsim::osa_distance(&word.to_lowercase(), candidate);
-    match known.iter().min_by_key(distance) {
-        Some(nearest) if distance(&nearest) <= (word.chars().count() / 3).clamp(1, 3) => {
-            format!("did you mean \"{nearest}\"?")
-        }
-        _ => format!("known {kind}: {}", known.join(", ")),
+    match nearest(word, known.iter().copied()) {
+        Some(nearest) => format!("did you mean \"{nearest}\"?"),
+        None => format!("known {kind}: {}", known.join(", ")),
     }
+}
+
+/// The known word that may have been meant.
+pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let lower = word.to_lowercase();
+    let distances = known.map(|known| (strsim::osa_distance(&lower, &known.to_lowercase()), known));
+    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= (word.chars().count() / 3).clamp(1, 3)).then_some(nearest)
 }
 
 #[cfg(test)]

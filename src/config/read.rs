@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, SourceConfig,
+    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, RulesSource, SourceConfig,
     document::{self, Node, Value},
     env::Env,
     field::{Field, Section},
@@ -20,9 +20,12 @@ use super::{
     problem::{Position, Problems},
     shape, source, value,
 };
+use crate::rule::Rules;
 
 /// Bytes of a configuration at most.
 const LARGEST_FILE: u64 = 1024 * 1024;
+/// What the whole file is called in problems.
+const WHOLE: &str = "the configuration";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Config {
@@ -41,20 +44,44 @@ impl Config {
             sample_every: Duration::from_secs(5),
             outbox: OutboxConfig { cap: 50_000, keep: DAY },
             announce_existing: false,
+            rules_source: RulesSource::default(),
+            rules: Rules::default(),
             log: LogConfig { format: LogFormat::Json, level: "info".to_owned() },
         }
     }
 }
 
-/// Reads the configuration in a file. Relative paths in it begin in its folder.
+/// Whether to read the rules files, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Everything,
+    AllButRules,
+}
+
+/// Reads the configuration in a file, and the rules files that it names. Relative paths in it begin in its folder.
 pub fn read(path: &Path, env: &dyn Env) -> Result<Config, Problems> {
-    read_part(path, |folder, name, text| read_in(folder, name, text, env))
+    read_part(path, |folder, name, text| read_in(folder, name, text, env, Part::Everything))
+}
+
+/// As [`read`], but does not look at rules files: for who has no use for rules, and must not fail where they are broken.
+pub fn read_without_rules(path: &Path, env: &dyn Env) -> Result<Config, Problems> {
+    read_part(path, |folder, name, text| read_in(folder, name, text, env, Part::AllButRules))
 }
 
 /// Reads nothing but the sources of the configuration in a file: for who only looks at a DLQ, and need not have the
 /// secrets of hooks.
 pub fn read_sources(path: &Path, env: &dyn Env) -> Result<Vec<SourceConfig>, Problems> {
-    read_part(path, |folder, name, text| sources_in(folder, name, text, env))
+    read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources"], sources))
+}
+
+/// As [`read_sources`], with where the rules are: for who needs no hooks to say what the rules do.
+pub fn read_for_rules(path: &Path, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Problems> {
+    let both = |section: &Section<'_>, reading: &mut Reading| {
+        let sources = sources(section, reading);
+        let rules = rules_source(section, sources.as_deref(), reading);
+        Some((sources?, rules))
+    };
+    read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources", "rules"], both))
 }
 
 fn read_part<T>(path: &Path, part: impl FnOnce(PathBuf, &str, &str) -> Result<T, Problems>) -> Result<T, Problems> {
@@ -68,8 +95,16 @@ fn read_part<T>(path: &Path, part: impl FnOnce(PathBuf, &str, &str) -> Result<T,
             return problems.none_or(None);
         }
     };
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => part(folder(path), &name, text),
+    match utf8(&bytes, &mut problems) {
+        Some(text) => part(folder(path), &name, text),
+        None => problems.none_or(None),
+    }
+}
+
+/// The text of a file, or a problem that says where it is none.
+pub(super) fn utf8<'b>(bytes: &'b [u8], problems: &mut Problems) -> Option<&'b str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
         Err(error) => {
             let before = &bytes[..error.valid_up_to()];
             let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
@@ -78,7 +113,7 @@ fn read_part<T>(path: &Path, part: impl FnOnce(PathBuf, &str, &str) -> Result<T,
                 column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),
             };
             problems.add(at, "this is not UTF-8", "save the file as UTF-8");
-            problems.none_or(None)
+            None
         }
     }
 }
@@ -94,27 +129,39 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Reads the configuration in a text, as if it were in a file with this name.
 pub fn read_text(name: &str, text: &str, env: &dyn Env) -> Result<Config, Problems> {
-    read_in(folder(Path::new(name)), name, text, env)
+    read_in(folder(Path::new(name)), name, text, env, Part::Everything)
 }
 
 fn folder(path: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("")).to_owned()
 }
 
-fn read_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env) -> Result<Config, Problems> {
+fn read_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env, part: Part) -> Result<Config, Problems> {
     let mut reading = Reading { folder, problems: Problems::new(name) };
     let root = document::parse(text, env, None, &mut reading.problems);
-    let config = something(root.as_deref(), &mut reading).and_then(|root| config(root, &mut reading));
+    let mut config = something(root.as_deref(), &mut reading).and_then(|root| config(root, &mut reading));
+    if let (Some(config), Part::Everything) = (&mut config, part) {
+        let source = &config.rules_source;
+        config.rules = source.read_into(&source.look(), env, &mut reading.problems);
+    }
     reading.problems.none_or(config)
 }
 
-fn sources_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env) -> Result<Vec<SourceConfig>, Problems> {
+/// Reads what stands under these keys, and what `part` makes of it.
+fn part_in<T>(
+    folder: PathBuf,
+    name: &str,
+    text: &str,
+    env: &dyn Env,
+    keys: &'static [&'static str],
+    part: impl FnOnce(&Section<'_>, &mut Reading) -> Option<T>,
+) -> Result<T, Problems> {
     let mut reading = Reading { folder, problems: Problems::new(name) };
-    let root = document::parse(text, env, Some("sources"), &mut reading.problems);
+    let root = document::parse(text, env, Some(keys), &mut reading.problems);
     let section = something(root.as_deref(), &mut reading)
-        .and_then(|root| Field::root(root).section(&shape::ROOT, &mut reading.problems));
-    let sources = section.and_then(|section| sources(&section, &mut reading));
-    reading.problems.none_or(sources)
+        .and_then(|root| Field::root(WHOLE, root).section(&shape::ROOT, &mut reading.problems));
+    let part = section.and_then(|section| part(&section, &mut reading));
+    reading.problems.none_or(part)
 }
 
 /// The document, if there is anything in it.
@@ -137,13 +184,23 @@ fn sources(section: &Section<'_>, reading: &mut Reading) -> Option<Vec<SourceCon
     source::sources(field, reading)
 }
 
-fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
-    let section = Field::root(root).section(&shape::ROOT, &mut reading.problems)?;
-    let sources = sources(&section, reading);
-    let names: Option<Vec<String>> =
-        sources.as_ref().map(|sources| sources.iter().map(|source| source.name.clone()).collect());
+/// Where the rules are; nowhere, if the configuration does not say.
+fn rules_source(section: &Section<'_>, sources: Option<&[SourceConfig]>, reading: &mut Reading) -> RulesSource {
+    let names = sources.map(names);
+    section.get("rules").map(|field| RulesSource::of(field, names.as_deref(), reading)).unwrap_or_default()
+}
 
-    let mut config = Config::with_defaults(sources.unwrap_or_default());
+fn names(sources: &[SourceConfig]) -> Vec<String> {
+    sources.iter().map(|source| source.name.clone()).collect()
+}
+
+fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
+    let section = Field::root(WHOLE, root).section(&shape::ROOT, &mut reading.problems)?;
+    let sources = sources(&section, reading);
+    let rules_source = rules_source(&section, sources.as_deref(), reading);
+    let names = sources.as_deref().map(names);
+
+    let mut config = Config { rules_source, ..Config::with_defaults(sources.unwrap_or_default()) };
     if let Some(field) = section.get("hooks") {
         config.hooks = hook::hooks(field, names.as_deref(), reading);
     }
@@ -211,18 +268,11 @@ fn log(section: &Section<'_>, log: &mut LogConfig, problems: &mut Problems) {
     }
 }
 
-/// Sections that belong to a later version may stand there as long as they say nothing.
+/// A section that belongs to a later version may stand there as long as it says nothing.
 fn later(section: &Section<'_>, problems: &mut Problems) {
-    for (key, empty) in [("rules", "[]"), ("retention", "{}")] {
-        let Some(field) = section.get(key) else { continue };
-        let says_nothing = match &field.node.value {
-            Value::List(items) => key == "rules" && items.is_empty(),
-            Value::Map(entries) => key == "retention" && entries.is_empty(),
-            _ => false,
-        };
-        if !says_nothing {
-            let message = format!("{key:?} is not available in this version");
-            problems.add(field.key_at, message, format!("remove it, or write {key}: {empty}"));
-        }
+    let Some(field) = section.get("retention") else { return };
+    if !matches!(&field.node.value, Value::Map(entries) if entries.is_empty()) {
+        let help = "remove it, or write retention: {}";
+        problems.add(field.key_at, "\"retention\" is not available in this version", help);
     }
 }

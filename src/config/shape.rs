@@ -1,6 +1,6 @@
-//! Every key there is: the sections of the configuration and what may stand in each.
+//! Every key there is: the sections of the configuration and of rules files, and what may stand in each.
 //!
-//! The reference (`reference.yaml`) is tested against this table.
+//! The references (`reference.yaml`, `rules.yaml`) are tested against these tables.
 
 /// One section.
 #[derive(Debug)]
@@ -50,8 +50,26 @@ pub(super) const HTTP: Shape = Shape { place: "in http", keys: &["listen"], late
 pub(super) const LEASE: Shape = shape("in lease", &["ttl"]);
 pub(super) const OUTBOX: Shape = shape("in outbox", &["cap", "keep"]);
 pub(super) const LOG: Shape = shape("in log", &["format", "level"]);
+pub(super) const RULES: Shape = shape("in a rules file", &["retry", "alerts"]);
+pub(super) const RETRY_RULE: Shape = shape(
+    "in a retry rule",
+    &[
+        "name",
+        "match",
+        "action",
+        "min_age",
+        "max_retries",
+        "backoff",
+        "max_backoff",
+        "confirm_within",
+        "window",
+        "timezone",
+        "pace",
+    ],
+);
+pub(super) const PACE: Shape = shape("in a pace", &["start", "max_in_flight", "per_second", "max_queue_length"]);
 
-/// Every section with its path; `[]` stands for each item of a list.
+/// Every section of the configuration with its path; `[]` stands for each item of a list.
 #[cfg(test)]
 pub(super) const ALL: &[(&str, &Shape)] = &[
     ("", &ROOT),
@@ -65,3 +83,8 @@ pub(super) const ALL: &[(&str, &Shape)] = &[
     ("outbox.", &OUTBOX),
     ("log.", &LOG),
 ];
+
+/// Every section of a rules file.
+#[cfg(test)]
+pub(super) const ALL_OF_RULES: &[(&str, &Shape)] =
+    &[("", &RULES), ("retry[].", &RETRY_RULE), ("retry[].match.", &MATCH), ("retry[].pace.", &PACE)];

@@ -13,9 +13,15 @@ pub const DEFAULT_NAMESPACE: &str = "lrs";
 
 /// Names that are taken, and where.
 pub(super) struct Names {
-    /// `source` or `hook`.
+    /// `source`, `hook` or `rule`.
     what: &'static str,
-    taken: Vec<(String, Position)>,
+    taken: Vec<Taken>,
+}
+
+struct Taken {
+    name: String,
+    file: String,
+    at: Position,
 }
 
 impl Names {
@@ -29,12 +35,13 @@ impl Names {
         let field = section.need("name", &format!("give the {what} a name"), problems)?;
         let help = "use 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit";
         let name = field.parsed("a name", help, problems, |text| value::is_name(text).then(|| text.to_owned()))?;
-        if let Some((_, at)) = self.taken.iter().find(|(taken, _)| *taken == name) {
-            let message = format!("the name {name:?} is taken by the {what} in line {}", at.line);
+        if let Some(taken) = self.taken.iter().find(|taken| taken.name == name) {
+            let place = if taken.file == problems.file() { String::new() } else { format!(" of {}", taken.file) };
+            let message = format!("the name {name:?} is taken by the {what} in line {}{place}", taken.at.line);
             problems.add(field.at(), message, "give every one a name of its own");
             return None;
         }
-        self.taken.push((name.clone(), field.at()));
+        self.taken.push(Taken { name: name.clone(), file: problems.file().to_owned(), at: field.at() });
         Some(name)
     }
 }

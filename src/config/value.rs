@@ -29,10 +29,10 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Characters of a source's or hook's name at most.
+/// Characters of a source's, hook's or rule's name at most.
 pub(super) const LONGEST_NAME: usize = 63;
 
-/// Whether a source or a hook may have this name: it becomes part of keys and a metric label.
+/// Whether a source, a hook or a rule may have this name: it becomes part of keys and a metric label.
 pub(super) fn is_name(text: &str) -> bool {
     (1..=LONGEST_NAME).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -61,7 +61,7 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
 }
 
 /// A duration as the configuration writes it, in the largest unit that leaves no rest.
-pub(super) fn duration(duration: Duration) -> String {
+pub fn duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
         if ms >= length && ms.is_multiple_of(length) {
@@ -96,6 +96,13 @@ pub(super) fn regex(pattern: &str) -> Result<regex::Regex, String> {
         });
     }
     regex::Regex::new(pattern).map_err(|_| "it is too large".to_owned())
+}
+
+/// Whether this is an expression between slashes, perhaps with flags behind: `/time/i`. No slash stands in it bare.
+pub(super) fn is_between_slashes(pattern: &str) -> bool {
+    let Some((inner, flags)) = pattern.strip_prefix('/').and_then(|rest| rest.rsplit_once('/')) else { return false };
+    let is_closed = !inner.ends_with('\\') && !inner.replace("\\/", "").contains('/');
+    !inner.is_empty() && is_closed && flags.chars().all(|flag| "dgimsuvy".contains(flag))
 }
 
 fn at_character(span: &regex_syntax::ast::Span, kind: &dyn std::fmt::Display) -> String {
@@ -191,6 +198,25 @@ mod tests {
             assert_eq!(regex(pattern).unwrap_err(), problem, "{pattern}");
         }
         assert!(regex(r"(?i)timed? ?out|\b(429|50[234])\b").is_ok());
+    }
+
+    #[test]
+    fn expressions_between_slashes_are_told_from_paths() {
+        for (pattern, between) in [
+            ("/timeout/i", true),
+            ("/timed? ?out/", true),
+            (r"/^https?:\/\/x/gi", true),
+            ("/", false),
+            ("//", false),
+            ("/api/v1/", false),
+            ("/orders/failed", false),
+            (r"/a\/", false),
+            ("[/]timeout[/]", false),
+            ("(?i)/timeout/", false),
+            ("a/b/", false),
+        ] {
+            assert_eq!(is_between_slashes(pattern), between, "{pattern}");
+        }
     }
 
     #[test]

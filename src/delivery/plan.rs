@@ -193,7 +193,7 @@ impl Plan {
         if room > 0 && self.singles_left(now) == Some(0) { PAGE } else { room }
     }
 
-    /// Takes an event read from the outbox, in order. `brief` makes of a death what a digest may show of it.
+    /// Takes an event read from the outbox, in order. `brief` makes of a dead letter what a digest may show of it.
     pub fn take(&mut self, posted: &Posted, wanted: bool, now: Millis, brief: impl Fn(&JobDead) -> JobDead) -> Taken {
         self.passed(posted.id);
         if !wanted {
@@ -202,10 +202,8 @@ impl Plan {
         if self.is_off() {
             return Taken::Rejected;
         }
-        if let EventData::JobDead(dead) = &posted.event.data
-            && !self.has_single(now)
-        {
-            self.state.folded.add(posted.event.at, &dead.group, || brief(dead));
+        let alone = posted.event.data.job().is_none() || self.has_single(now);
+        if !alone && self.state.folded.fold(&posted.event, brief) {
             return Taken::Folded;
         }
         self.state.pending.insert(posted.id, Tries { next_at: now.0, ..Tries::default() });
@@ -269,7 +267,7 @@ impl Plan {
         });
         self.state.digests.retain(|digest| {
             let gone = late(&digest.tries) && !in_flight.contains(&Key::Digest(digest.seq));
-            events += if gone { digest.data.count } else { 0 };
+            events += if gone { digest.data.counts.events() } else { 0 };
             !gone
         });
         self.version += u64::from(events > 0);

@@ -45,9 +45,9 @@ pub struct LaneState {
     pub(super) pending: BTreeMap<OutboxId, Tries>,
     /// The window of `rate`, once an event has begun one.
     pub(super) window: Option<Window>,
-    /// Deaths beyond `rate`, not sent yet.
+    /// Events beyond `rate`, not sent yet.
     pub(super) folded: Tally,
-    /// Deaths the outbox had no room to keep for this hook, not sent yet.
+    /// Events the outbox had no room to keep for this hook, not sent yet.
     pub(super) overflow: Tally,
     /// Digests waiting to be sent.
     pub(super) digests: Vec<Frozen>,
@@ -164,10 +164,10 @@ impl LaneState {
         self.pending.retain(|id, _| *id <= cursor);
     }
 
-    /// Events and folded deaths that are read but not settled.
+    /// Events, those in digests included, that are read but not settled.
     pub fn unsettled(&self) -> u64 {
-        let digests: u64 = self.digests.iter().map(|digest| digest.data.count).sum();
-        self.pending.len() as u64 + self.folded.count() + self.overflow.count() + digests
+        let digests: u64 = self.digests.iter().map(|digest| digest.data.counts.events()).sum();
+        self.pending.len() as u64 + self.folded.events() + self.overflow.events() + digests
     }
 
     /// How often this event has been tried, if it is pending.
@@ -175,9 +175,9 @@ impl LaneState {
         self.pending.get(&id).map(|tries| tries.attempts)
     }
 
-    /// Deaths the outbox had no room to keep for this hook, waiting for a digest of their own.
+    /// Events the outbox had no room to keep for this hook, waiting for a digest of their own.
     pub fn overflowed(&self) -> u64 {
-        self.overflow.count()
+        self.overflow.events()
     }
 
     /// True if a 410 has switched the hook off under this configuration fingerprint.

@@ -70,6 +70,19 @@ impl Default for Policy {
     }
 }
 
+/// A job that a worker can run, as it knows it before it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runnable {
+    /// The job's id.
+    pub id: String,
+    /// Its task, which the worker knows.
+    pub task: String,
+    /// Attempts that have failed before this one.
+    pub attempt: u32,
+    /// The key under which at most one job runs in a day.
+    pub dedup: Option<String>,
+}
+
 /// What became of one attempt at a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -102,6 +115,17 @@ pub fn record(id: &str, task: &str, number: u64, enqueued_at: Millis) -> Fields 
         ("traceparent", trace),
     ];
     fields.into_iter().map(|(name, value)| (name.as_bytes().to_vec(), value.into_bytes())).collect()
+}
+
+/// The job in `fields`, if it is one and its task is known: else an attempt at it ends without a run.
+pub fn runnable(fields: &Fields) -> Option<Runnable> {
+    let job = Job::read(fields).ok()?;
+    TASKS.iter().any(|task| task.name == job.task).then(|| Runnable {
+        id: job.id,
+        task: job.task,
+        attempt: job.attempt,
+        dedup: value(fields, "dedup").map(|key| String::from_utf8_lossy(key).into_owned()),
+    })
 }
 
 /// Makes one attempt at the job in `fields`, read from the queue stream `origin`. `dice` in 0..1 spreads the back-off.
@@ -372,6 +396,18 @@ mod tests {
         assert!(text(&fields, "dlq_detail").ends_with(&format!("\n{error}\n")));
         assert_eq!(text(&fields, "dlq_source"), STREAM);
         assert_eq!(text(&fields, "dlq_at"), NOW.0.to_string());
+    }
+
+    #[test]
+    fn a_job_can_be_run_if_it_is_one_and_its_task_is_known() {
+        let mut fields = record("job", "send_email", 1, NOW);
+        let known = Runnable { id: "job".into(), task: "send_email".into(), attempt: 0, dedup: None };
+        assert_eq!(runnable(&fields), Some(known.clone()));
+        fields.push((b"dedup".to_vec(), b"order-1".to_vec()));
+        assert_eq!(runnable(&fields), Some(Runnable { dedup: Some("order-1".into()), ..known }));
+        assert_eq!(runnable(&record("job", "from_tomorrow", 1, NOW)), None);
+        fields.retain(|(name, _)| name != b"payload");
+        assert_eq!(runnable(&fields), None);
     }
 
     #[test]

@@ -229,7 +229,7 @@ impl<W: Write> Story<W> {
             Some(EventType::DlqDigest) => {
                 let body: Body<Digest> = Deserialize::deserialize(&arrival.body).context("a digest is not in form")?;
                 self.told.digests += 1;
-                self.told.folded += body.data.count;
+                self.told.folded += body.data.counts.deaths;
                 self.page.line(Look::Act, digest(&body.data))?;
             }
             _ => self.page.line(Look::Plain, kind)?,
@@ -285,10 +285,10 @@ fn death(letter: &JobDead) -> String {
 fn digest(digest: &Digest) -> String {
     let groups = digest.groups.iter().map(|group| {
         let [task, kind] = [&group.task, &group.error.kind].map(|part| part.clone().unwrap_or_default());
-        format!("{} × {task} {kind}", grouped(group.count))
+        format!("{} × {task} {kind}", grouped(group.counts.deaths))
     });
     let groups: Vec<String> = groups.take(2).collect();
-    format!("dlq.digest  {} deaths in one event: {}", grouped(digest.count), groups.join(", "))
+    format!("dlq.digest  {} deaths in one event: {}", grouped(digest.counts.deaths), groups.join(", "))
 }
 
 /// The sum of all series of a metric; 0 if there is none.

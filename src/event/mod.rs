@@ -5,7 +5,7 @@
 mod digest;
 mod time;
 
-pub use digest::{Digest, GroupCount, Tally};
+pub use digest::{Counts, Digest, GroupCount, Tally};
 pub use time::rfc3339;
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub enum EventType {
     JobRecovered,
     /// A retried job died once more, and its rule grants it no further retry.
     JobExhausted,
-    /// Many deaths in one event.
+    /// Many events about jobs in one.
     DlqDigest,
     /// A person tries a hook.
     HookTest,
@@ -146,6 +146,34 @@ impl EventData {
         }
     }
 
+    /// The dead letter that an event about a job is about; none if it is about no single job.
+    pub fn job(&self) -> Option<&JobDead> {
+        match self {
+            EventData::JobDead(dead) | EventData::JobExhausted(dead) => Some(dead),
+            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => Some(&retry.dead),
+            EventData::Digest(_) | EventData::HookTest(_) => None,
+        }
+    }
+
+    /// As [`EventData::job`], to be changed.
+    pub fn job_mut(&mut self) -> Option<&mut JobDead> {
+        match self {
+            EventData::JobDead(dead) | EventData::JobExhausted(dead) => Some(dead),
+            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => Some(&mut retry.dead),
+            EventData::Digest(_) | EventData::HookTest(_) => None,
+        }
+    }
+
+    /// The name of the source it comes from.
+    pub fn source(&self) -> &str {
+        match self {
+            EventData::JobDead(dead) | EventData::JobExhausted(dead) => &dead.source,
+            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => &retry.dead.source,
+            EventData::Digest(digest) => &digest.source,
+            EventData::HookTest(test) => &test.source,
+        }
+    }
+
     /// Reads the `data` of an event of this kind as the outbox stores it.
     pub fn from_json(kind: EventType, json: &str) -> Result<EventData, serde_json::Error> {
         Ok(match kind {
@@ -159,7 +187,7 @@ impl EventData {
     }
 }
 
-/// The `data` of `job.dead`, and an item of `sexton ls -o json`. Times are RFC 3339 in UTC, fields without a value `null`.
+/// The `data` of `job.dead` and of `job.exhausted`, and an item of `sexton ls -o json`. Times are RFC 3339 in UTC, fields without a value `null`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobDead {
     /// The source's name.
@@ -237,7 +265,7 @@ impl From<&ErrorInfo> for ErrorText {
 }
 
 /// The `data` of `job.retried` and `job.recovered`: the dead letter that was retried, as `job.dead` has it, with the
-/// counts after the retry, and when that was.
+/// counts after the retry, and when that was. Its fields stand beside those of the dead letter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobRetry {
     /// The dead letter; `next_retry_at` is `null`.
@@ -335,5 +363,117 @@ impl JobDead {
             payload: (include.payload && letter.payload.len() <= PAYLOAD_BYTES)
                 .then(|| base64::engine::general_purpose::STANDARD.encode(&letter.payload)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dead() -> JobDead {
+        let some = |text: &str| Some(text.to_owned());
+        JobDead {
+            source: "orders".to_owned(),
+            entry_id: "1-0".to_owned(),
+            job_id: some("d40ec568"),
+            task: some("send_email"),
+            queue: some("default"),
+            reason: some("max_attempts"),
+            error: ErrorText { kind: some("ConnectionError"), message: some("timed out: \"deaths\":0,\"retries\":0") },
+            attempts: 3,
+            deliveries: 1,
+            history: "same".to_owned(),
+            group: "7c1f0e9a2b44".to_owned(),
+            enqueued_at: some("2026-11-29T17:12:40.000Z"),
+            died_at: some("2026-11-29T17:12:50.488Z"),
+            deaths: 4,
+            retries: 3,
+            rule: some("dependency-flaky"),
+            ..JobDead::default()
+        }
+    }
+
+    fn retry(dead: JobDead, recovered_at: Option<&str>) -> Box<JobRetry> {
+        let retried_at = Some("2026-11-29T17:32:50.488Z".to_owned());
+        Box::new(JobRetry { dead, retried_at, recovered_at: recovered_at.map(str::to_owned) })
+    }
+
+    /// One of every kind.
+    fn all() -> Vec<EventData> {
+        let everything = JobDead {
+            next_retry_at: Some("2026-11-29T17:22:50.488Z".to_owned()),
+            traceback: Some("Traceback".to_owned()),
+            attempt_errors: Some(vec!["E: x".to_owned()]),
+            payload: Some("e30=".to_owned()),
+            ..dead()
+        };
+        vec![
+            EventData::JobDead(Box::new(everything.clone())),
+            EventData::JobRetried(retry(everything, None)),
+            EventData::JobRecovered(retry(dead(), Some("2026-11-29T17:33:00.000Z"))),
+            EventData::JobRecovered(Box::default()),
+            EventData::JobExhausted(Box::new(dead())),
+            EventData::Digest(Box::new(Digest { source: "orders".to_owned(), ..Digest::default() })),
+            EventData::HookTest(HookTest { source: "orders".to_owned(), ..HookTest::default() }),
+        ]
+    }
+
+    #[test]
+    fn every_kind_has_a_name_and_comes_back_from_its_json() {
+        let all = all();
+        for kind in EventType::ALL {
+            assert_eq!(EventType::parse(kind.as_str()), Some(kind));
+            assert!(all.iter().any(|data| data.kind() == kind), "{kind:?}");
+        }
+        for data in all {
+            assert_eq!(EventData::from_json(data.kind(), &data.to_json()).unwrap(), data);
+        }
+    }
+
+    #[test]
+    fn what_is_about_a_job_shows_its_dead_letter_and_everything_shows_its_source() {
+        for mut data in all() {
+            let is_about_a_job = data.kind().as_str().starts_with("job.");
+            assert_eq!(data.job().is_some(), is_about_a_job, "{data:?}");
+            assert_eq!(data.job().cloned(), data.job_mut().cloned());
+            if let Some(dead) = data.job_mut() {
+                dead.source = "orders".to_owned();
+            }
+            assert_eq!(data.source(), "orders", "{data:?}");
+        }
+    }
+
+    #[test]
+    fn a_death_is_exactly_as_documented() {
+        assert_eq!(
+            EventData::JobExhausted(Box::new(dead())).to_json(),
+            concat!(
+                r#"{"source":"orders","entry_id":"1-0","job_id":"d40ec568","task":"send_email","queue":"default","#,
+                r#""reason":"max_attempts","error":{"type":"ConnectionError","#,
+                r#""message":"timed out: \"deaths\":0,\"retries\":0"},"attempts":3,"deliveries":1,"history":"same","#,
+                r#""group":"7c1f0e9a2b44","enqueued_at":"2026-11-29T17:12:40.000Z","#,
+                r#""died_at":"2026-11-29T17:12:50.488Z","deaths":4,"retries":3,"rule":"dependency-flaky","#,
+                r#""next_retry_at":null,"traceparent":null}"#
+            )
+        );
+        assert_eq!(EventData::JobDead(Box::new(dead())).to_json(), dead().to_json());
+    }
+
+    #[test]
+    fn a_retry_is_its_dead_letter_and_two_times_more() {
+        let dead_letter = dead().to_json();
+        let begin = dead_letter.strip_suffix('}').unwrap();
+        let retried = format!(r#"{begin},"retried_at":"2026-11-29T17:32:50.488Z","recovered_at":null}}"#);
+        assert_eq!(EventData::JobRetried(retry(dead(), None)).to_json(), retried);
+        let recovered = retried.replace("null}", r#""2026-11-29T17:33:00.000Z"}"#);
+        assert_eq!(EventData::JobRecovered(retry(dead(), Some("2026-11-29T17:33:00.000Z"))).to_json(), recovered);
+    }
+
+    #[test]
+    fn a_retry_is_read_also_where_something_is_unknown_or_missing() {
+        let json = dead().to_json().replacen('{', r#"{"later":[1],"#, 1);
+        let data = EventData::from_json(EventType::JobRetried, &json).unwrap();
+        assert_eq!(data, EventData::JobRetried(Box::new(JobRetry { dead: dead(), ..JobRetry::default() })));
+        assert!(EventData::from_json(EventType::JobRetried, r#"{"retried_at":null}"#).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! What of an event leaves for one hook: only what it `include`s, with its `redact` patterns blanked out.
 //!
 //! Blanked out in: task, queue, reason, error type and message, traceback, the attempts' errors, the payload, a trace
-//! context that is none, the summary of a test; in deaths, and in the groups and samples of digests alike. Left as
-//! they are: source, entry and job id, group, times, numbers, the history's verdict, the rule's name. A payload that
+//! context that is none, the summary of a test; in everything about a job, and in the groups and samples of digests
+//! alike. Left as they are: source, entry and job id, group, times, numbers, the history's verdict, the rule's name. A payload that
 //! is not text cannot be searched, so it stays behind where there is any pattern.
 
 use std::borrow::Cow;
@@ -56,7 +56,7 @@ impl Leaving {
         event
     }
 
-    /// A death as a digest may show it: blanked out first, then cut, so that no half of a number slips through. Its
+    /// A dead letter as a digest may show it: blanked out first, then cut, so that no half of a number slips through. Its
     /// size is bounded, whatever the record holds.
     pub fn brief(&self, dead: &JobDead) -> JobDead {
         let mut brief = JobDead { traceback: None, attempt_errors: None, payload: None, ..dead.clone() };
@@ -147,7 +147,7 @@ fn is_trace_context(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        event::{Digest, ErrorText, GroupCount, HookTest},
+        event::{Counts, Digest, ErrorText, GroupCount, HookTest, JobRetry},
         letter::Millis,
     };
 
@@ -214,6 +214,26 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_of_a_job_is_blanked_out_like_its_death() {
+        let leaving = leaving(Include { history: true, ..Include::default() }, &["s3cret"]);
+        let letter = || Box::new(dead("a s3cret b"));
+        let EventData::JobDead(expected) = leaving.event(&event(EventData::JobDead(letter()))).data else {
+            panic!("the kind has changed");
+        };
+        let time = || Some("2026-11-29T17:32:50.488Z".to_owned());
+        let retry = || Box::new(JobRetry { dead: *letter(), retried_at: time(), recovered_at: time() });
+        for data in
+            [EventData::JobRetried(retry()), EventData::JobRecovered(retry()), EventData::JobExhausted(letter())]
+        {
+            let left = leaving.event(&event(data.clone()));
+            assert_eq!((left.kind(), left.data.job()), (data.kind(), Some(&*expected)));
+            if let EventData::JobRetried(retry) | EventData::JobRecovered(retry) = left.data {
+                assert_eq!((retry.retried_at, retry.recovered_at), (time(), time()));
+            }
+        }
+    }
+
+    #[test]
     fn a_dollar_sign_is_not_expanded_and_a_trace_context_stays_whole() {
         let leaving = leaving(Include::default(), &["(?<n>[0-9]{4})"]);
         let mut it = dead("order 1234 of $n");
@@ -227,7 +247,8 @@ mod tests {
     fn digests_and_tests_are_blanked_out_too() {
         let leaving = leaving(everything(), &["s3cret"]);
         let error = ErrorText { kind: Some("s3cret".to_owned()), message: Some("s3cret".to_owned()) };
-        let group = GroupCount { group: "g".to_owned(), count: 1, task: Some("s3cret".to_owned()), error };
+        let (counts, task) = (Counts { deaths: 1, ..Counts::default() }, Some("s3cret".to_owned()));
+        let group = GroupCount { group: "g".to_owned(), counts, task, error };
         let digest = Digest { groups: vec![group], samples: vec![dead("s3cret")], ..Digest::default() };
         let EventData::Digest(left) = leaving.event(&event(EventData::Digest(Box::new(digest)))).data else {
             panic!("the kind has changed");

@@ -4,7 +4,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::{
     config::{DEFAULT_EVENTS, HookConfig},
-    event::{Event, EventData, EventType, JobDead},
+    event::{Event, EventData, EventType},
     rule::{Matcher, Subject},
 };
 
@@ -32,25 +32,22 @@ impl Selection {
         }
     }
 
-    /// Whether the hook is to be told of this event. A digest stands for deaths of many kinds, so only its source
-    /// is looked at; a test is always for the one hook it names.
+    /// Whether the hook is to be told of this event. What is about a job is matched by its dead letter, whatever has
+    /// become of that since. A digest stands for letters of many kinds, so only its source is looked at; a test is always
+    /// for the one hook it names.
     pub fn wants(&self, event: &Event) -> bool {
-        match &event.data {
-            EventData::HookTest(test) => test.hook == self.hook,
-            EventData::JobDead(dead) | EventData::JobExhausted(dead) => self.wants_job(event.kind(), dead),
-            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => self.wants_job(event.kind(), &retry.dead),
-            EventData::Digest(digest) => {
+        match (&event.data, event.data.job()) {
+            (EventData::HookTest(test), _) => test.hook == self.hook,
+            (_, Some(dead)) => self.subscribed(event.kind()) && self.matcher.matches(&Subject::from(dead)),
+            (data, None) => {
                 let source = self.matcher.source.as_ref();
-                self.subscribed(EventType::DlqDigest) && source.is_none_or(|globs| globs.is_match(&digest.source))
+                self.subscribed(event.kind()) && source.is_none_or(|globs| globs.is_match(data.source()))
             }
         }
     }
 
-    fn wants_job(&self, kind: EventType, dead: &JobDead) -> bool {
-        self.subscribed(kind) && self.matcher.matches(&Subject::from(dead))
-    }
-
-    fn subscribed(&self, kind: EventType) -> bool {
+    /// Whether the hook wants events of this kind at all.
+    pub fn subscribed(&self, kind: EventType) -> bool {
         self.events.is_match(kind.as_str())
     }
 }
@@ -64,8 +61,9 @@ mod tests {
     use super::*;
     use crate::{
         config::{Format, Rate, Secret, SecretSource},
-        event::{Digest, ErrorText, HookTest, Include, JobDead},
+        event::{Digest, ErrorText, HookTest, Include, JobDead, JobRetry},
         letter::Millis,
+        rule::Globs,
     };
 
     fn selection(events: &[&str], matcher: Matcher) -> Selection {
@@ -86,12 +84,9 @@ mod tests {
         })
     }
 
-    fn globs(globs: &[&str]) -> Option<GlobSet> {
-        let mut set = GlobSetBuilder::new();
-        for glob in globs {
-            set.add(Glob::new(glob).unwrap());
-        }
-        Some(set.build().unwrap())
+    fn globs(globs: &[&str]) -> Option<Globs> {
+        let globs: Vec<Glob> = globs.iter().map(|glob| Glob::new(glob).unwrap()).collect();
+        Some(Globs::new(&globs).unwrap())
     }
 
     fn event(data: EventData) -> Event {
@@ -106,6 +101,18 @@ mod tests {
             error: ErrorText { kind: Some("TimeoutError".to_owned()), message: Some("after 30s".to_owned()) },
             ..JobDead::default()
         })))
+    }
+
+    /// Every event about the job of [`death`], in the order of the documentation.
+    fn about_a_job() -> [Event; 4] {
+        let EventData::JobDead(dead) = death().data else { panic!("it is a death") };
+        let retry = || Box::new(JobRetry { dead: (*dead).clone(), ..JobRetry::default() });
+        [
+            death(),
+            event(EventData::JobRetried(retry())),
+            event(EventData::JobRecovered(retry())),
+            event(EventData::JobExhausted(dead.clone())),
+        ]
     }
 
     fn digest(source: &str) -> Event {
@@ -130,6 +137,24 @@ mod tests {
             let selection = selection(events, Matcher::default());
             assert_eq!([death(), digest("orders")].map(|event| selection.wants(&event)), wants, "{events:?}");
             assert_eq!([test("oncall"), test("other")].map(|event| selection.wants(&event)), [true, false]);
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_a_job_is_chosen_by_name_and_by_what_died() {
+        for (events, wants) in [
+            (&["job.*"][..], [true, true, true, true]),
+            (&[], [true, false, false, true]),
+            (&["job.retried"], [false, true, false, false]),
+            (&["job.recovered", "job.exhausted"], [false, false, true, true]),
+            (&["dlq.*", "alert.*"], [false, false, false, false]),
+        ] {
+            let all = selection(events, Matcher::default());
+            assert_eq!(about_a_job().map(|event| all.wants(&event)), wants, "{events:?}");
+            let others = selection(events, Matcher { task: globs(&["send_*"]), ..Matcher::default() });
+            assert_eq!(about_a_job().map(|event| others.wants(&event)), [false; 4], "{events:?}");
+            let these = selection(events, Matcher { task: globs(&["charge_*"]), ..Matcher::default() });
+            assert_eq!(about_a_job().map(|event| these.wants(&event)), wants, "{events:?}");
         }
     }
 

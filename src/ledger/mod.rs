@@ -9,8 +9,8 @@ mod retries;
 pub use error::StoreError;
 pub use retries::{
     AuditLine, DuePools, Flight, GroupView, Judge, Judged, Judging, Lesson, Place, Plan, PlanEnd, Pool, PoolView,
-    Refusal, Relook, Retried, Retry, RetryLedger, Rounds, Settled, Sight, Sights, Standing, Verdict, Waiting,
-    Whereabouts,
+    Prospects, Refusal, Relook, Retried, Retry, RetryLedger, Rounds, Settled, Sight, Sights, Standing, Verdict,
+    Waiting, Whereabouts,
 };
 
 use std::time::Duration;

@@ -16,6 +16,7 @@ use super::{Batch, Committed, Cursor, JobCounts, Lease, Ledger, Result};
 use crate::{
     event::JobDead,
     letter::{DeadLetter, Millis, hex},
+    rule::Never,
 };
 
 /// One rule and one task: `<rule>:<12 hexadecimal digits of SHA-256(task)>`. What is learnt of one of its groups counts
@@ -163,6 +164,18 @@ pub struct Standing {
     pub job: JobCounts,
 }
 
+/// What would stand in the way of an entry's retry besides its age, its job's allowance and what has been learnt. For
+/// explaining: whether an entry is retried is decided when it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prospects {
+    /// The newest entry of its job in the DLQ, if that came after it.
+    pub newer: Option<String>,
+    /// Entries of the queue stream that it came from; none if there is no such stream.
+    pub queue_length: Option<u64>,
+    /// Another job holds its dedup key.
+    pub dedup_claimed: bool,
+}
+
 /// One retry that the leader has decided on.
 #[derive(Clone, Debug)]
 pub struct Retry {
@@ -197,13 +210,16 @@ pub struct Rounds {
     pub pool: u64,
     /// The group's.
     pub group: u64,
+    /// It was sent although nothing was known of its group: one of the pool's canaries.
+    #[serde(default)]
+    pub canary: bool,
 }
 
 /// What became of one decided retry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Retried {
     /// The job is back on its queue.
-    Sent(Flight),
+    Sent(Box<Flight>),
     /// It is not, and this is why.
     Refused(Refusal),
 }
@@ -228,7 +244,8 @@ pub enum Refusal {
     DedupClaimed,
     /// A retry of the same job has no verdict yet.
     InFlight,
-    /// The same job has a newer entry in the DLQ, which stands for it. Out of the index.
+    /// The same job has a newer entry in the DLQ, which stands for it for as long as it is there; or it was in the DLQ
+    /// when its job was put back, and is removed.
     Superseded,
     /// The ledger knows another number of retries than the plan. Looked at again soon.
     Stale,
@@ -236,6 +253,8 @@ pub enum Refusal {
     ForeignStream,
     /// The record is no job. Out of the index.
     Malformed,
+    /// An overfull queue had refused the job. Out of the index.
+    Shed,
     /// The group, or its pool, is on hold.
     GroupHeld,
     /// The rule's window is closed.
@@ -244,7 +263,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them.
-    pub const ALL: [Refusal; 14] = [
+    pub const ALL: [Refusal; 15] = [
         Refusal::NotLeader,
         Refusal::EntryGone,
         Refusal::TooYoung,
@@ -257,6 +276,7 @@ impl Refusal {
         Refusal::Stale,
         Refusal::ForeignStream,
         Refusal::Malformed,
+        Refusal::Shed,
         Refusal::GroupHeld,
         Refusal::WindowClosed,
     ];
@@ -276,8 +296,18 @@ impl Refusal {
             Refusal::Stale => "stale",
             Refusal::ForeignStream => "foreign_stream",
             Refusal::Malformed => "malformed",
+            Refusal::Shed => "shed",
             Refusal::GroupHeld => "group_held",
             Refusal::WindowClosed => "window_closed",
+        }
+    }
+
+    /// The refusal of an entry that is never retried by rule.
+    pub fn of(never: Never) -> Refusal {
+        match never {
+            Never::Foreign => Refusal::ForeignStream,
+            Never::Malformed => Refusal::Malformed,
+            Never::Shed => Refusal::Shed,
         }
     }
 
@@ -403,6 +433,9 @@ pub struct Lesson {
     pub learnt: String,
     /// On hold until then.
     pub held_until: Option<Millis>,
+    /// It says nothing any more after this moment, and may go: what a thousand groups of one have taught is not kept
+    /// for longer than it is of use.
+    pub keep_until: Millis,
 }
 
 /// One line of the audit log.
@@ -462,9 +495,11 @@ pub trait RetryLedger: Ledger {
 
     /// Retries these, each atomically and all in one step: checks everything first, then puts the job on its queue,
     /// counts it, writes flight, event and audit line, and removes the entry from the DLQ and from the index.
+    /// [`StoreError::Moved`](super::StoreError::Moved) if other rules are in force by now.
     async fn retry(&self, lease: &Lease, generation: u64, retries: Vec<Retry>) -> Result<Vec<Retried>>;
 
-    /// Takes entries out of the index that the rules do not want there.
+    /// Takes entries out of the index that the rules do not want there. [`StoreError::Moved`](super::StoreError::Moved)
+    /// if other rules are in force by now.
     async fn drop_due(&self, lease: &Lease, generation: u64, entries: &[(Place, String)]) -> Result<()>;
 
     /// Sets when a pool and its groups are looked at again.
@@ -487,6 +522,9 @@ pub trait RetryLedger: Ledger {
 
     /// When this entry is due, if it is in the index at this place.
     async fn due_at(&self, generation: u64, place: &Place, entry_id: &str) -> Result<Option<Millis>>;
+
+    /// What would stand in the way of this letter's retry now. Takes nothing but reads, and no snapshot of them.
+    async fn prospects(&self, letter: &DeadLetter) -> Result<Prospects>;
 
     /// The audit log from the newest line on, or before a line's id; up to `max` lines.
     async fn audit(&self, before: Option<&str>, max: usize) -> Result<Vec<AuditLine>>;

@@ -2,9 +2,12 @@
 //!
 //! Loops do not know each other; they meet in the ledger.
 
+mod batch;
 mod deliver;
 mod ingest;
+mod judge;
 mod renew;
+mod retry;
 mod runner;
 mod survey;
 mod trim;
@@ -12,7 +15,9 @@ mod trouble;
 
 pub use deliver::{Deliver, DeliverTo, prepare_lanes};
 pub use ingest::{Ingest, IngestOptions};
+pub use judge::Judge;
 pub use renew::Renew;
+pub use retry::{Retry, Wanted};
 pub use runner::{Ended, Next, Step, run};
 pub use survey::Survey;
 pub use trim::Trim;

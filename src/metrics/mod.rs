@@ -8,7 +8,7 @@ use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGa
 use self::{labels::Labels, retries::Retries};
 use crate::{
     ledger::{Refusal, Survey, Verdict, Waiting},
-    letter::Reason,
+    letter::{Millis, Reason},
 };
 
 /// What became of a request to a hook, as a metric label from a closed list.
@@ -71,6 +71,8 @@ pub struct Metrics {
     leader: IntGaugeVec,
     up: IntGaugeVec,
     retries: Retries,
+    rules_reload_success: IntGaugeVec,
+    rules_reload_timestamp: IntGaugeVec,
     labels: Labels,
 }
 
@@ -115,6 +117,16 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
         "1 if this replica leads the source, else 0; the sum over all replicas is 1, and 0 while nobody leads",
     ),
     ("sexton_up", &["source"], "1 if the last operation on the source's store worked, else 0"),
+    (
+        "sexton_rules_reload_success",
+        &[],
+        "1 if the rules files as they are now could be read, 0 if they are broken and earlier rules stay in force",
+    ),
+    (
+        "sexton_rules_reload_timestamp_seconds",
+        &[],
+        "When rules files were last read without a problem, by this process's own clock",
+    ),
     ("sexton_build_info", &["version", "revision"], "Always 1"),
 ];
 
@@ -168,6 +180,8 @@ impl Metrics {
                 held: gauge("sexton_groups_held"),
                 exhausted: counter("sexton_entries_exhausted_total"),
             },
+            rules_reload_success: gauge("sexton_rules_reload_success"),
+            rules_reload_timestamp: gauge("sexton_rules_reload_timestamp_seconds"),
             labels: Labels::default(),
             delivery_seconds,
             registry,
@@ -273,6 +287,17 @@ impl Metrics {
     /// Whether the last operation on the source's store worked.
     pub fn up(&self, source: &str, up: bool) {
         self.up.with_label_values(&[source]).set(i64::from(up));
+    }
+
+    /// Rules files were read without a problem.
+    pub fn rules_read(&self, at: Millis) {
+        self.rules_reload_success.with_label_values::<&str>(&[]).set(1);
+        self.rules_reload_timestamp.with_label_values::<&str>(&[]).set(at.0.div_euclid(1000));
+    }
+
+    /// Rules files are broken; rules from before stay in force.
+    pub fn rules_refused(&self) {
+        self.rules_reload_success.with_label_values::<&str>(&[]).set(0);
     }
 
     /// This replica has begun to lead the source, or ceased to; with the lease go all gauges about its DLQ.

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::{
         letter::{ErrorInfo, Group, Reason, Verdict},
-        rule::{Action, Matcher, Window},
+        rule::{Action, Matcher, Window, Zone},
     };
 
     fn letter() -> DeadLetter {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn it_is_not_due_while_the_window_is_closed() {
         // 1970-01-01T00:16:40Z is a death in the night; the window opens at eight.
-        let window = Window::parse("* 8-19 * * *", "UTC".parse().unwrap()).unwrap();
+        let window = Window::parse("* 8-19 * * *", Zone::UTC).unwrap();
         let rules = rules(Action::Retry(Box::new(Terms { window: Some(window), ..minute() })));
         let fate = fate(&rules, "orders", &letter(), counts(0, 0));
         assert_eq!(fate.next_retry_at, Some(Millis(8 * 3600 * 1000)));

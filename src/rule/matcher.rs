@@ -1,26 +1,26 @@
 //! `match:` — every given field must match.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::LazyCell};
 
-use globset::GlobSet;
 use regex::Regex;
 
+use super::Globs;
 use crate::{event::JobDead, letter::DeadLetter};
 
 /// The conditions of a `match:`; an empty one matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
     /// Globs on the source's name.
-    pub source: Option<GlobSet>,
+    pub source: Option<Globs>,
     /// Globs on the queue's name.
-    pub queue: Option<GlobSet>,
+    pub queue: Option<Globs>,
     /// Globs on the task's name.
-    pub task: Option<GlobSet>,
+    pub task: Option<Globs>,
     /// Reasons, as the framework names them.
     pub reason: Option<Vec<String>>,
     /// Regular expression on `Type: message`.
     pub error: Option<Regex>,
-    /// `same` or `mixed`; none for `any`.
+    /// `same`, `mixed` or `unknown`; none for `any`.
     pub history: Option<String>,
     /// Fingerprints.
     pub group: Option<Vec<String>>,
@@ -81,7 +81,16 @@ impl<'a> From<&'a JobDead> for Subject<'a> {
 impl Matcher {
     /// True if every given condition holds.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        let glob = |globs: &Option<GlobSet>, name: &str| globs.as_ref().is_none_or(|globs| globs.is_match(name));
+        self.matches_line(subject, &LazyCell::new(|| subject.error_line()))
+    }
+
+    /// As `matches`, for who asks several matchers about one subject: its error line is put together at most once.
+    pub(super) fn matches_line<'a, F: FnOnce() -> Cow<'a, str>>(
+        &self,
+        subject: &Subject<'_>,
+        line: &LazyCell<Cow<'a, str>, F>,
+    ) -> bool {
+        let glob = |globs: &Option<Globs>, name: &str| globs.as_ref().is_none_or(|globs| globs.is_match(name));
         let listed = |list: &Option<Vec<String>>, name: &str| {
             list.as_ref().is_none_or(|list| list.iter().any(|listed| listed == name))
         };
@@ -91,13 +100,13 @@ impl Matcher {
             && listed(&self.reason, subject.reason)
             && self.history.as_ref().is_none_or(|history| history == subject.history)
             && listed(&self.group, subject.group)
-            && self.error.as_ref().is_none_or(|error| error.is_match(&subject.error_line()))
+            && self.error.as_ref().is_none_or(|error| error.is_match(line))
     }
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
     /// `Type: message`, or the one that is there: the form in which errors are shown.
-    fn error_line(&self) -> Cow<'_, str> {
+    pub(super) fn error_line(&self) -> Cow<'a, str> {
         match (self.error_type, self.error_message) {
             ("", message) => Cow::Borrowed(message),
             (kind, "") => Cow::Borrowed(kind),
@@ -114,12 +123,9 @@ mod tests {
         letter::{ErrorInfo, Group, Millis, Reason, Verdict},
     };
 
-    fn globs(patterns: &[&str]) -> Option<GlobSet> {
-        let mut set = GlobSet::builder();
-        for pattern in patterns {
-            set.add(globset::Glob::new(pattern).unwrap());
-        }
-        Some(set.build().unwrap())
+    fn globs(patterns: &[&str]) -> Option<Globs> {
+        let globs: Vec<_> = patterns.iter().map(|pattern| globset::Glob::new(pattern).unwrap()).collect();
+        Some(Globs::new(&globs).unwrap())
     }
 
     fn regex(pattern: &str) -> Option<Regex> {

@@ -1,6 +1,6 @@
 //! Retry rules: which dead letters are put back on their queue, how old they must be, and how often.
 
-use std::time::Duration;
+use std::{cell::LazyCell, time::Duration};
 
 use super::{Matcher, Subject, Window};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 /// back together.
 const JITTER: f64 = 0.1;
 
-/// All rules in force, and a fingerprint of what they say.
+/// All rules in force, and a fingerprint of what they say: made by [`Rules::new`].
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The retry rules, in order: the first that matches decides.
@@ -105,12 +105,15 @@ impl Terms {
     }
 }
 
-/// A number in 0..1 that follows from the text (FNV-1a).
+/// A number in 0..1 that follows from the text (FNV-1a, mixed).
 fn spread(text: &str) -> f64 {
-    let hash = text
+    let mut hash = text
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    // The upper bits are the well mixed ones.
+    // The last characters, which are what tells entries of one moment apart, have hardly reached the upper bits.
+    for _ in 0..2 {
+        hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
     f64::from(u32::try_from(hash >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
@@ -169,19 +172,166 @@ impl Rules {
             return Decision::Never(Never::Foreign);
         }
         // Without an id, a task or an origin a record is no job, whatever reason it gives.
-        if letter.reason == Reason::Malformed || letter.job_id.is_empty() || letter.origin.is_empty() {
+        if letter.reason == Reason::Malformed
+            || letter.job_id.is_empty()
+            || letter.task.is_empty()
+            || letter.origin.is_empty()
+        {
             return Decision::Never(Never::Malformed);
         }
         if letter.reason.as_str() == SHED {
             return Decision::Never(Never::Shed);
         }
         let subject = Subject::of(source, letter);
-        match self.retry.iter().find(|rule| rule.matcher.matches(&subject)) {
+        let line = LazyCell::new(|| subject.error_line());
+        match self.retry.iter().find(|rule| rule.matcher.matches_line(&subject, &line)) {
             None => Decision::NoRule,
             Some(rule) => match &rule.action {
                 Action::Leave => Decision::Leave(rule),
                 Action::Retry(terms) => Decision::Retry(rule, terms),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        letter::{ErrorInfo, Group, Verdict},
+        rule::Globs,
+    };
+
+    fn letter(entry_id: &str) -> DeadLetter {
+        DeadLetter {
+            entry_id: entry_id.to_owned(),
+            job_id: "j".to_owned(),
+            task: "send_email".to_owned(),
+            queue: "default".to_owned(),
+            reason: Reason::MaxAttempts,
+            error: ErrorInfo { kind: "TimeoutError".to_owned(), message: "after 30s".to_owned() },
+            detail: Vec::new(),
+            attempts: 3,
+            deliveries: 1,
+            history: Vec::new(),
+            verdict: Verdict::Same,
+            group: Group("7c1f0e9a2b44".to_owned()),
+            enqueued_at: None,
+            died_at: Millis(1_000_000),
+            traceparent: None,
+            payload: Vec::new(),
+            dedup: None,
+            origin: "{lrs}:q:default:0".to_owned(),
+            foreign: false,
+        }
+    }
+
+    fn terms(min_age: u64, backoff: f64, max_backoff: u64) -> Terms {
+        let (min_age, max_backoff) = (Duration::from_secs(min_age), Duration::from_secs(max_backoff));
+        Terms { min_age, backoff, max_backoff, ..Terms::default() }
+    }
+
+    #[test]
+    fn the_age_needed_grows_with_every_retry_up_to_its_limit() {
+        for (min_age, backoff, max_backoff, retries, needed) in [
+            (600, 2.0, 21_600, 0, 600.0),
+            (600, 2.0, 21_600, 1, 1_200.0),
+            (600, 2.0, 21_600, 5, 19_200.0),
+            (600, 2.0, 21_600, 6, 21_600.0),
+            (600, 2.0, 21_600, u32::MAX, 21_600.0),
+            (600, 1.0, 21_600, 1_000, 600.0),
+            (10, 1.5, 3_600, 3, 33.75),
+            (60, 1_000.0, 60, 2, 60.0),
+            (600, f64::MAX, 21_600, 2, 21_600.0),
+        ] {
+            let age = terms(min_age, backoff, max_backoff).age_needed(retries);
+            assert_eq!(age, Duration::from_secs_f64(needed), "{min_age} {backoff} {max_backoff} {retries}");
+        }
+    }
+
+    #[test]
+    fn entries_that_died_together_become_due_apart() {
+        let terms = terms(600, 2.0, 21_600);
+        // A minute of jitter, in tenths: each gets its share of the entries of one moment.
+        let mut tenths = [0; 10];
+        for n in 0..1_000 {
+            let letter = letter(&format!("1795972370488-{n}"));
+            let jitter = terms.due(&letter, 0).0 - letter.died_at.0 - 600_000;
+            tenths[usize::try_from(jitter / 6_001).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|share| (60..=140).contains(share)), "{tenths:?}");
+        let next = |n: u32| terms.due(&letter(&format!("1795972370488-{n}")), 0).0;
+        let apart = (0..100).filter(|&n| (next(n) - next(n + 1)).abs() > 1_000).count();
+        assert!(apart > 90, "{apart} of 100 neighbours");
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_is_never_due_before_its_age_nor_a_tenth_later(
+            entry in "[0-9]{1,13}-[0-9]{1,3}", min_age in 1_u64..100_000, backoff in 1.0..50.0, longest in 1_u64..1_000_000,
+            retries in 0_u32..100,
+        ) {
+            let terms = terms(min_age, backoff, longest.max(min_age));
+            let letter = letter(&entry);
+            let (needed, due) = (terms.age_needed(retries), terms.due(&letter, retries));
+            prop_assert!(needed >= terms.min_age && needed <= terms.max_backoff);
+            let age = due.0 - letter.died_at.0;
+            prop_assert!(age >= millis(needed) && age <= millis(needed.mul_f64(1.1)) + 1, "{age} for {needed:?}");
+            prop_assert!(age <= millis(terms.max_backoff));
+            prop_assert_eq!(due, terms.due(&letter, retries), "the same every time");
+        }
+    }
+
+    #[test]
+    fn a_death_beyond_all_calendars_is_due_at_their_end() {
+        let letter = DeadLetter { died_at: Millis(i64::MAX), ..letter("1-0") };
+        assert_eq!(terms(600, 2.0, 21_600).due(&letter, 0), Millis(i64::MAX));
+    }
+
+    /// What was decided, in a word.
+    fn decided(rules: &Rules, letter: &DeadLetter) -> String {
+        match rules.decide("orders", letter) {
+            Decision::Never(never) => format!("never: {}", never.as_str()),
+            Decision::NoRule => "no rule".to_owned(),
+            Decision::Leave(rule) => format!("{} leaves", rule.name),
+            Decision::Retry(rule, _) => format!("{} retries", rule.name),
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides_and_some_letters_are_never_retried() {
+        let task = |glob: &str| Some(Globs::new(&[globset::Glob::new(glob).unwrap()]).unwrap());
+        let rule = |name: &str, matcher, action| RetryRule { name: name.to_owned(), matcher, action };
+        let retry = || Action::Retry(Box::default());
+        let error = regex::Regex::new("^TimeoutError: after").unwrap();
+        let rules = Rules::new(vec![
+            rule("elsewhere", Matcher { source: task("billing"), ..Matcher::default() }, Action::Leave),
+            rule("timeouts", Matcher { error: Some(error), ..Matcher::default() }, retry()),
+            rule("mails", Matcher { task: task("send_*"), ..Matcher::default() }, Action::Leave),
+            rule("bugs", Matcher { history: Some("same".to_owned()), ..Matcher::default() }, retry()),
+        ]);
+        let letter = || letter("1-0");
+        let other = || ErrorInfo { kind: "ValueError".to_owned(), message: "x".to_owned() };
+        for (letter, expected) in [
+            (letter(), "timeouts retries"),
+            (DeadLetter { error: other(), ..letter() }, "mails leaves"),
+            (DeadLetter { error: other(), task: "parse".to_owned(), ..letter() }, "bugs retries"),
+            (DeadLetter { error: other(), task: "parse".to_owned(), verdict: Verdict::Mixed, ..letter() }, "no rule"),
+            (DeadLetter { foreign: true, ..letter() }, "never: foreign_stream"),
+            (DeadLetter { reason: Reason::Malformed, ..letter() }, "never: malformed"),
+            (DeadLetter { job_id: String::new(), ..letter() }, "never: malformed"),
+            (DeadLetter { task: String::new(), ..letter() }, "never: malformed"),
+            (DeadLetter { origin: String::new(), ..letter() }, "never: malformed"),
+            (DeadLetter { reason: Reason::Other("shed".to_owned()), ..letter() }, "never: shed"),
+            (DeadLetter { reason: Reason::Other("new".to_owned()), ..letter() }, "timeouts retries"),
+        ] {
+            assert_eq!(decided(&rules, &letter), expected, "{letter:?}");
+        }
+        assert_eq!(decided(&Rules::default(), &letter()), "no rule");
+        assert!(Rules::default().is_empty() && !rules.is_empty());
+        assert_eq!(rules.named("bugs").map(|rule| &*rule.name), Some("bugs"));
+        assert!(rules.named("bug").is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! The sidecar: everything wired together, from a checked configuration to a clean stop.
 
+mod rules;
 mod source;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -8,6 +9,7 @@ use anyhow::{Context as _, bail};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use self::rules::RulesWatch;
 use crate::{config::Config, http, metrics::Metrics, smallage};
 
 /// How long answers under way on the HTTP port get to end.
@@ -40,6 +42,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         %address,
         sources = config.sources.len(),
         hooks = config.hooks.len(),
+        rules = config.rules.retry.len(),
         "sexton is up"
     );
 
@@ -53,21 +56,34 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
 
     let config = Arc::new(config);
     let holder = holder();
-    let mut watches = JoinSet::new();
+    let mut parts = JoinSet::new();
+    let rules = RulesWatch::new(&config, Arc::clone(&metrics));
     for source in &config.sources {
         let ledger = smallage::open(source).with_context(|| format!("source {}", source.name))?;
-        let watch = source::Watch::new(ledger, Arc::clone(&config), Arc::clone(&metrics), &holder, stop.clone());
-        watches.spawn(watch.run());
+        let watch = source::Watch::new(
+            ledger,
+            Arc::clone(&config),
+            rules.subscribe(),
+            Arc::clone(&metrics),
+            &holder,
+            stop.clone(),
+        );
+        parts.spawn(watch.run());
     }
+    let told = stop.clone();
+    parts.spawn(async move {
+        rules.run(told).await;
+        Ok(())
+    });
     let (mut outcome, mut port_open) = (Ok(()), true);
     loop {
         tokio::select! {
-            ended = watches.join_next() => match ended {
+            ended = parts.join_next() => match ended {
                 None => break,
                 Some(ended) => {
-                    let ended = ended.context("a source's watch died").and_then(|ended| ended);
+                    let ended = ended.context("a source's watch, or that of the rules, died").and_then(|ended| ended);
                     if outcome.is_ok() && (ended.is_err() || !stop.is_cancelled()) {
-                        outcome = ended.and_then(|()| bail!("a source's watch ended before it was told to"));
+                        outcome = ended.and_then(|()| bail!("a watch ended before it was told to"));
                         // One part gone means the whole goes, so that whoever supervises us starts it anew.
                         stop.cancel();
                     }

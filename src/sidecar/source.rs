@@ -3,16 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{Config, HookConfig},
-    event::{Include, Lane},
-    hook::Client,
-    ledger::{AttachOptions, Attached, Lease, Ledger, Loss, StoreError, TryLease},
-    loops::{self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Renew, Step, Survey, Trim, Trouble},
+    event::{EventType, Include, Lane},
+    hook::{Client, Selection},
+    ledger::{AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, StoreError, TryLease},
+    loops::{
+        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Renew, Retry, Step, Survey, Trim, Trouble,
+        Wanted,
+    },
     metrics::Metrics,
+    rule::Rules,
 };
 
 /// How often a standby looks at the lease, at most. Short enough that a clean stop hands over within a second.
@@ -26,8 +30,9 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One replica's part in one source.
 pub(super) struct Watch {
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn RetryLedger>,
     config: Arc<Config>,
+    rules: watch::Receiver<Arc<Rules>>,
     metrics: Arc<Metrics>,
     holder: String,
     stop: CancellationToken,
@@ -39,8 +44,9 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(
-        ledger: Arc<dyn Ledger>,
+        ledger: Arc<dyn RetryLedger>,
         config: Arc<Config>,
+        rules: watch::Receiver<Arc<Rules>>,
         metrics: Arc<Metrics>,
         holder: &str,
         stop: CancellationToken,
@@ -48,7 +54,7 @@ impl Watch {
         let trouble = Trouble::new(ledger.name(), "standby");
         // Two sources may turn out to be one DLQ: they must then not take each other for themselves.
         let holder = format!("{holder}/{}", ledger.name());
-        Watch { ledger, config, metrics, holder, stop, trouble, known_epoch: 0, looks: 0, has_led: false }
+        Watch { ledger, config, rules, metrics, holder, stop, trouble, known_epoch: 0, looks: 0, has_led: false }
     }
 
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
@@ -56,6 +62,9 @@ impl Watch {
         while let Some(lease) = self.stand_by().await {
             let ended = self.lead(&lease).await;
             self.metrics.leads(self.ledger.name(), false, &self.hook_names());
+            let rules = Arc::clone(&self.rules.borrow());
+            let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
+            self.metrics.no_more_rules(self.ledger.name(), &names);
             ended?;
         }
         Ok(())
@@ -128,8 +137,7 @@ impl Watch {
         let source = self.ledger.name().to_owned();
         tracing::info!(source, epoch = lease.epoch, "leading");
         let keep = CancellationToken::new();
-        let renew =
-            Renew::new(Arc::clone(&self.ledger), lease.clone(), Arc::clone(&self.metrics), self.config.lease_ttl);
+        let renew = Renew::new(self.ledger.clone(), lease.clone(), Arc::clone(&self.metrics), self.config.lease_ttl);
         let mut renewal = JoinSet::new();
         self.spawn_loop(&mut renewal, &keep, Box::new(renew));
 
@@ -247,7 +255,7 @@ impl Watch {
         attached: Attached,
     ) -> anyhow::Result<()> {
         let hooks = self.hooks();
-        let (ledger, metrics) = (|| Arc::clone(&self.ledger), || Arc::clone(&self.metrics));
+        let (ledger, metrics) = (|| -> Arc<dyn Ledger> { self.ledger.clone() }, || Arc::clone(&self.metrics));
         let mut steps: Vec<Box<dyn Step>> = Vec::new();
         for hook in &hooks {
             let client = Client::new(hook).with_context(|| format!("hook {}", hook.name))?;
@@ -268,7 +276,13 @@ impl Watch {
         let options = IngestOptions { include, outbox_cap: self.config.outbox.cap };
         let names: Vec<String> = hooks.iter().map(|hook| hook.name.clone()).collect();
         let every = self.config.sample_every;
-        steps.push(Box::new(Ingest::new(ledger(), lease.clone(), metrics(), options, attached)));
+        let wants = |kind| hooks.iter().any(|hook| Selection::new(hook).subscribed(kind));
+        let wanted = Wanted { retried: wants(EventType::JobRetried), recovered: wants(EventType::JobRecovered) };
+        let rules = || self.rules.clone();
+        let retries = || Arc::clone(&self.ledger);
+        steps.push(Box::new(Ingest::new(retries(), lease.clone(), metrics(), options, rules(), attached)));
+        steps.push(Box::new(Judge::new(retries(), lease.clone(), metrics(), rules())));
+        steps.push(Box::new(Retry::new(retries(), lease.clone(), metrics(), rules(), wanted)));
         steps.push(Box::new(Survey::new(ledger(), lease.clone(), metrics(), every)));
         for lane in Lane::ALL {
             steps.push(Box::new(Trim::new(ledger(), lease.clone(), lane, names.clone(), self.config.outbox, every)));

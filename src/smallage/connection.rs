@@ -3,6 +3,7 @@
 //! However many callers want a connection, there is one try at a time, and the pauses between failed tries grow.
 
 use std::{
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -96,13 +97,44 @@ impl Connection {
         self.taken(generation, commands.query_async(&mut connection).await).await
     }
 
+    /// Runs several reads of the ledger's own keys in one go. A key of another type was not written by us: it reads as
+    /// nothing ([`Value::Nil`]).
+    pub(super) async fn read_all(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut connection, generation) = self.open().await?;
+        let answers = connection.req_packed_commands(commands, 0, commands.len()).await;
+        let known = |answer| match answer {
+            Value::ServerError(error) if error.code() == "WRONGTYPE" => Ok(Value::Nil),
+            Value::ServerError(error) => Err(error.into()),
+            value => Ok(value),
+        };
+        self.taken(generation, answers.and_then(|answers| answers.into_iter().map(known).collect())).await
+    }
+
     /// Runs a script by its digest, and by its text where the server does not know it (a restart, SCRIPT FLUSH).
     pub(super) async fn run_script(&self, script: &Script, keys: &[&str], args: &[Arg<'_>]) -> Result<Value> {
+        self.run_by(["EVALSHA", "EVAL"], script, keys, args).await
+    }
+
+    /// Runs a script that only reads, so that the right to read its keys is enough.
+    pub(super) async fn run_reading_script(&self, script: &Script, keys: &[&str], args: &[Arg<'_>]) -> Result<Value> {
+        self.run_by(["EVALSHA_RO", "EVAL_RO"], script, keys, args).await
+    }
+
+    async fn run_by(
+        &self,
+        [by_digest, by_text]: [&'static str; 2],
+        script: &Script,
+        keys: &[&str],
+        args: &[Arg<'_>],
+    ) -> Result<Value> {
         let (mut connection, generation) = self.open().await?;
-        let answer = ask(&mut connection, &script.call("EVALSHA", &script.digest, keys, args)).await;
+        let answer = ask(&mut connection, &script.call(by_digest, &script.digest, keys, args)).await;
         let answer = match answer {
             Err(error) if error.code() == Some("NOSCRIPT") => {
-                ask(&mut connection, &script.call("EVAL", script.text, keys, args)).await
+                ask(&mut connection, &script.call(by_text, script.text, keys, args)).await
             }
             answer => answer,
         };
@@ -259,6 +291,41 @@ impl Script {
     }
 }
 
+/// The keys of a script's call, each once. Arguments name them by their numbers, from 1 as Lua counts.
+#[derive(Debug, Default)]
+pub(super) struct KeyList {
+    keys: Vec<String>,
+    numbers: HashMap<String, i64>,
+}
+
+impl KeyList {
+    /// With the keys that have a fixed number.
+    pub(super) fn new(fixed: Vec<String>) -> KeyList {
+        KeyList { keys: fixed, numbers: HashMap::new() }
+    }
+
+    /// The number of this key; it is added if it is not there yet.
+    pub(super) fn number(&mut self, key: String) -> Arg<'static> {
+        if let Some(number) = self.numbers.get(&key) {
+            return Arg::Int(*number);
+        }
+        self.keys.push(key.clone());
+        let number = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
+        self.numbers.insert(key, number);
+        Arg::Int(number)
+    }
+
+    /// Adds a key whose number follows from its place, whether it is there already or not.
+    pub(super) fn push(&mut self, key: String) {
+        self.keys.push(key);
+    }
+
+    /// All of them, in order.
+    pub(super) fn as_strs(&self) -> Vec<&str> {
+        self.keys.iter().map(String::as_str).collect()
+    }
+}
+
 /// An argument of a script.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Arg<'a> {
@@ -269,6 +336,16 @@ pub(super) enum Arg<'a> {
 }
 
 impl Arg<'_> {
+    /// A number that is never negative.
+    pub(super) fn count(number: u64) -> Arg<'static> {
+        Arg::Int(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    /// A place in a list, or how many there are in one.
+    pub(super) fn place(number: usize) -> Arg<'static> {
+        Arg::Int(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
     fn len(&self) -> usize {
         match self {
             Arg::Text(text) => text.len(),

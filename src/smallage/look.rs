@@ -103,18 +103,18 @@ impl Smallage {
     }
 
     pub(super) async fn job_counts(&self, job_ids: &[String]) -> Result<Vec<JobCounts>> {
-        if job_ids.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut commands = pipe();
         for id in job_ids {
             commands.cmd("HMGET").arg(self.keys.job(id)).arg("deaths").arg("retries");
         }
-        let answers = self.commands.run_all(&commands).await?;
+        let answers = self.commands.read_all(&commands).await?;
         answers
             .into_iter()
             .map(|answer| {
-                let mut pair = Reply::array(answer)?;
+                let mut pair = Reply::list(answer)?;
+                if pair.len() == 0 {
+                    return Ok(JobCounts::default());
+                }
                 let mut one = || Ok(count(reply::number(&pair.next()?).unwrap_or(0)));
                 Ok(JobCounts { deaths: one()?, retries: one()? })
             })

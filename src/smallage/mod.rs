@@ -1,18 +1,28 @@
 //! smallage: a DLQ that is a Redis stream, and the ledger beside it.
 //!
 //! All that is particular to smallage and to Redis is in this folder: the names of keys, how a record is read, and the
-//! scripts. The framework's own keys are only ever read here.
+//! scripts. Of the framework's own keys only these are ever written, and only by a retry: the DLQ (an entry goes), the
+//! target queue (one comes), and a job's own claim of its dedup key (it is freed).
 
+mod audit;
+mod commit;
 mod connection;
+mod due;
+mod flights;
 mod ingest;
+mod judge;
 mod keys;
 mod lease;
 mod look;
 mod outbox;
+mod plans;
+mod prospects;
+mod raising;
 pub mod record;
 #[cfg(test)]
 mod records;
 mod reply;
+mod retry;
 mod store;
 mod trouble;
 

@@ -74,6 +74,11 @@ impl Fields {
     }
 }
 
+/// What a record weighs: bytes of its names and values.
+pub(super) fn weight(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    fields.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
 /// Decodes one record of the DLQ.
 ///
 /// Of a field that is there more than once the last counts, as it does for smallage's own workers. An entry is foreign

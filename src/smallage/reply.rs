@@ -2,8 +2,9 @@
 
 use redis::Value;
 
+use super::ingest::count;
 use crate::{
-    ledger::{Result, StoreError},
+    ledger::{JobCounts, PlanEnd, Result, StoreError},
     letter::Millis,
 };
 
@@ -20,6 +21,14 @@ impl Reply {
         }
     }
 
+    /// The pieces of an array, or none of what is not there.
+    pub(super) fn list(value: Value) -> Result<Reply> {
+        match value {
+            Value::Nil => Ok(Reply(Vec::new().into_iter())),
+            value => Reply::array(value),
+        }
+    }
+
     /// The pieces behind the `OK` of a script's answer, or the error that its first word means.
     pub(super) fn of_script(value: Value) -> Result<Reply> {
         let mut reply = Reply::array(value)?;
@@ -28,6 +37,25 @@ impl Reply {
             "FENCED" => Err(StoreError::Fenced),
             "MOVED" => Err(StoreError::Moved),
             other => Err(StoreError::Unexpected(format!("a script answered {other:?}"))),
+        }
+    }
+
+    /// As [`Reply::of_script`], of a script that may have found plans stale.
+    pub(super) fn of_plans(value: Value) -> Result<PlanEnd<Reply>> {
+        let is_stale =
+            |items: &[Value]| items.first().is_some_and(|word| text(word).is_some_and(|word| word == "STALE"));
+        match value {
+            Value::Array(items) if is_stale(&items) => {
+                let mut reply = Reply(items.into_iter());
+                reply.next()?;
+                let mut counts = Vec::with_capacity(reply.len() / 2);
+                while reply.len() >= 2 {
+                    let (deaths, retries) = (count(reply.number()?), count(reply.number()?));
+                    counts.push(JobCounts { deaths, retries });
+                }
+                Ok(PlanEnd::Stale(counts))
+            }
+            value => Reply::of_script(value).map(PlanEnd::Stands),
         }
     }
 
@@ -50,6 +78,16 @@ impl Reply {
     pub(super) fn number(&mut self) -> Result<u64> {
         let value = self.next()?;
         number(&value).ok_or_else(|| unexpected("a number", &value))
+    }
+
+    /// The next piece as a list of places in a list of ours.
+    pub(super) fn numbers(&mut self) -> Result<Vec<usize>> {
+        let mut list = Reply::array(self.next()?)?;
+        let mut numbers = Vec::with_capacity(list.len());
+        while list.len() > 0 {
+            numbers.push(usize::try_from(list.number()?).unwrap_or(usize::MAX));
+        }
+        Ok(numbers)
     }
 
     /// The next two pieces as the seconds and microseconds of `TIME`.

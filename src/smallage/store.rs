@@ -18,7 +18,7 @@ use crate::{
     event::{EventData, Lane},
     ledger::{
         AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, Survey, TryLease,
+        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, RetryLedger, SavedLane, Survey, TryLease,
     },
 };
 
@@ -26,6 +26,8 @@ use crate::{
 pub(super) const REMEMBER_JOBS: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long a lane is remembered that nobody saves any more (its hook is gone from the configuration).
 pub(super) const REMEMBER_LANES: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Lines that the audit log keeps, or somewhat more.
+pub(super) const AUDIT_LINES: i64 = 100_000;
 /// The longest a read of the DLQ may block.
 pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(5);
 
@@ -57,10 +59,26 @@ pub(super) struct Scripts {
     pub(super) survey: Script,
     pub(super) trim: Script,
     pub(super) save_lane: Script,
+    pub(super) adopt: Script,
+    pub(super) commit_plans: Script,
+    pub(super) judge: Script,
+    pub(super) discard: Script,
+    pub(super) retry: Script,
+    pub(super) drop_due: Script,
+    pub(super) relook: Script,
+    pub(super) look: Script,
+    pub(super) settle: Script,
 }
 
-/// Opens a source, whatever its kind. Does no IO.
-pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn Ledger>, NamespaceError> {
+/// A script of several files: parts that others have as well, and its own last.
+macro_rules! script {
+    ($($file:literal),+) => {
+        Script::new(concat!($(include_str!(concat!("scripts/", $file))),+))
+    };
+}
+
+/// Opens a source, whatever its kind. Does no IO. Where a [`Ledger`] is enough, it is one.
+pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn RetryLedger>, NamespaceError> {
     match &source.kind {
         SourceKind::Smallage(config) => Ok(Arc::new(Smallage::new(&source.name, config.clone())?)),
     }
@@ -78,15 +96,24 @@ impl Smallage {
             reads: Connection::for_blocking(config, LONGEST_BLOCK),
             reading: AtomicBool::new(false),
             scripts: Scripts {
-                acquire: Script::new(include_str!("scripts/lease_acquire.lua")),
-                renew: Script::new(include_str!("scripts/lease_renew.lua")),
-                release: Script::new(include_str!("scripts/lease_release.lua")),
-                attach: Script::new(include_str!("scripts/attach.lua")),
-                commit: Script::new(include_str!("scripts/commit.lua")),
-                check: Script::new(include_str!("scripts/check.lua")),
-                survey: Script::new(include_str!("scripts/survey.lua")),
-                trim: Script::new(include_str!("scripts/outbox_trim.lua")),
-                save_lane: Script::new(include_str!("scripts/lane_save.lua")),
+                acquire: script!("lease_acquire.lua"),
+                renew: script!("lease_renew.lua"),
+                release: script!("lease_release.lua"),
+                attach: script!("attach.lua"),
+                commit: script!("commit.lua"),
+                check: script!("check.lua"),
+                survey: script!("survey.lua"),
+                trim: script!("outbox_trim.lua"),
+                save_lane: script!("lane_save.lua"),
+                adopt: script!("adopt.lua"),
+                commit_plans: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "commit_plans.lua"),
+                judge: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "judge.lua"),
+                discard: script!("discard.lua"),
+                retry: script!("parts/writes.lua", "parts/entries.lua", "retry.lua"),
+                drop_due: script!("drop_due.lua"),
+                relook: script!("relook.lua"),
+                look: script!("parts/entries.lua", "look.lua"),
+                settle: script!("parts/writes.lua", "settle.lua"),
             },
             clock: StoreClock::default(),
             uid: RwLock::default(),
@@ -159,7 +186,7 @@ impl Ledger for Smallage {
     }
 
     async fn commit(&self, lease: &Lease, commit: Commit) -> Result<PlanEnd<Committed>> {
-        self.commit_batch(lease, commit).await.map(PlanEnd::Stands)
+        self.commit_batch(lease, commit).await
     }
 
     async fn check(&self, lease: &Lease, cursor: &Cursor) -> Result<()> {

@@ -1,12 +1,15 @@
 //! The figures: what Sexton costs and how fast it is, each against a bare loop in the same run.
 //!
-//! `cargo bench` runs all of them and prints a table; `cargo bench -- ingest latency` runs some.
+//! `cargo bench` runs all of them and prints a table; `cargo bench -- ingest latency` runs some. `--down=20s` shortens
+//! the time for which the dependency of `closed_loop` is down.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark is there to print")]
 
+mod closed_loop;
 mod failover;
 mod ingest;
 mod latency;
+mod retries;
 mod watching;
 
 #[path = "../it/support/mod.rs"]
@@ -32,6 +35,8 @@ struct Figure {
 
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let down = std::env::args().find_map(|arg| arg.strip_prefix("--down=").map(str::to_owned));
+    let down = down.map_or(closed_loop::DOWN, |down| humantime::parse_duration(&down).expect("--down=20s, say"));
     let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|one| one == name);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -51,6 +56,18 @@ fn main() {
         if wanted("watching") {
             eprintln!("watching: 1,000 and 1,000,000 entries …");
             figures.extend(watching::figures().await);
+        }
+        if wanted("idle") {
+            eprintln!("idle: 1,000 and 1,000,000 entries that wait by rule …");
+            figures.extend(watching::waiting_figures().await);
+        }
+        if wanted("retries") {
+            eprintln!("retries: 20,000 entries of about 1 KB …");
+            figures.extend(retries::figures().await);
+        }
+        if wanted("closed_loop") {
+            eprintln!("closed_loop: 1,000 dead jobs, their dependency down for {} s …", down.as_secs());
+            figures.extend(closed_loop::figures(down).await);
         }
         if wanted("failover") {
             eprintln!("failover: the leader is killed …");

@@ -1,4 +1,5 @@
-//! What it costs to watch a DLQ where nothing happens: memory, commands, CPU.
+//! What it costs to watch a DLQ where nothing happens: memory, commands, CPU. Without rules, and with rules in force by
+//! which every entry waits in the due index.
 
 use std::time::Duration;
 
@@ -8,15 +9,21 @@ use sexton::clock::monotonic;
 use super::{
     Figure,
     support::{
-        graveyard::bury_many,
+        eventually,
+        graveyard::{bury_all, letter_at},
         process::Sexton,
         redis::{Options, Redis},
+        workers::now,
     },
 };
 
 const NS: &str = "lrs";
 const FEW: u64 = 1_000;
 const MANY: u64 = 1_000_000;
+/// How long it may take until everything is ingested, or is in the due index.
+const PREPARED_WITHIN: Duration = Duration::from_secs(300);
+/// Rules by which all wait for longer than this takes: a pool for each of the five tasks, and many groups in some.
+const RULES: &str = "retry: [{name: later, match: {}, min_age: 7d, max_backoff: 7d}]\n";
 /// How long idleness is watched.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -28,12 +35,22 @@ struct Cost {
     cpu: f64,
 }
 
+/// Without rules.
 pub(super) async fn figures() -> Vec<Figure> {
-    let few = watch(FEW).await;
-    let many = watch(MANY).await;
+    measure(false, "", "ingested").await
+}
+
+/// With rules.
+pub(super) async fn waiting_figures() -> Vec<Figure> {
+    measure(true, ", all waiting by rule", "waiting by rule").await
+}
+
+async fn measure(rules: bool, which: &str, state: &str) -> Vec<Figure> {
+    let few = watch(FEW, rules).await;
+    let many = watch(MANY, rules).await;
     let mib = |bytes: u64| bytes as f64 / 1024.0 / 1024.0;
-    let memory = |what: &str, bytes: u64, most: f64, wanted: &'static str| Figure {
-        what: what.to_owned(),
+    let memory = |what: String, bytes: u64, most: f64, wanted: &'static str| Figure {
+        what,
         measured: format!("{:.1} MiB", mib(bytes)),
         bare: "–".to_owned(),
         result: format!("{:.1} MiB", mib(bytes)),
@@ -42,10 +59,10 @@ pub(super) async fn figures() -> Vec<Figure> {
     };
     let ratio = many.commands_per_minute / few.commands_per_minute;
     vec![
-        memory("resident memory, leader, 1,000,000 entries ingested", many.leader_bytes, 32.0, "≤ 32 MiB"),
-        memory("resident memory, standby", many.standby_bytes, 16.0, "≤ 16 MiB"),
+        memory(format!("resident memory, leader, 1,000,000 entries {state}"), many.leader_bytes, 32.0, "≤ 32 MiB"),
+        memory(format!("resident memory, standby{which}"), many.standby_bytes, 16.0, "≤ 16 MiB"),
         Figure {
-            what: "Redis commands a minute, idle, leader and standby".to_owned(),
+            what: format!("Redis commands a minute, idle, leader and standby{which}"),
             measured: format!("{:.0} at 1,000,000", many.commands_per_minute),
             bare: format!("{:.0} at 1,000", few.commands_per_minute),
             result: format!("{ratio:.2} ×"),
@@ -53,9 +70,9 @@ pub(super) async fn figures() -> Vec<Figure> {
             reached: (0.9..=1.1).contains(&ratio),
         },
         Figure {
-            what: "CPU of an idle leader".to_owned(),
+            what: format!("CPU of an idle leader{which}"),
             measured: format!("{:.2} %", many.cpu * 100.0),
-            bare: "–".to_owned(),
+            bare: format!("{:.2} % at 1,000", few.cpu * 100.0),
             result: format!("{:.2} %", many.cpu * 100.0),
             wanted: "≤ 1 % of a core",
             reached: many.cpu <= 0.01,
@@ -63,30 +80,39 @@ pub(super) async fn figures() -> Vec<Figure> {
     ]
 }
 
-async fn watch(entries: u64) -> Cost {
+async fn watch(entries: u64, rules: bool) -> Cost {
     let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
     let mut con = redis.connect().await;
-    bury_many(&mut con, NS, 0..entries).await;
+    let died_at = u64::try_from(now(&mut con).await).expect("after 1970");
+    bury_all(&mut con, NS, (0..entries).map(|n| letter_at(NS, n, died_at))).await;
+    // Nothing may be sent while idleness is measured: the digest of the first visit has no taker.
     let config = format!(
         "sources: [{{name: orders, smallage: {{url: \"{}\", namespace: {NS}}}}}]\n\
-         hooks: [{{name: oncall, url: \"http://127.0.0.1:9/\", secret: \"{}\"}}]\n\
-         http: {{listen: \"127.0.0.1:0\"}}\n",
+         hooks: [{{name: oncall, url: \"http://127.0.0.1:9/\", events: [hook.test], secret: \"{}\"}}]\n\
+         http: {{listen: \"127.0.0.1:0\"}}\n{}",
         redis.url(),
-        "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+        "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+        if rules { "rules: [rules.yaml]\n" } else { "" }
     );
-    // Nothing may be sent while idleness is measured: the digest of the first visit has no taker.
-    let config = config.replace("secret:", "events: [hook.test], secret:");
-    let leader = Sexton::run(&config);
+    let files: &[_] = if rules { &[("rules.yaml", RULES)] } else { &[] };
+    let leader = Sexton::run_with(&config, files);
     let http = leader.http().await;
     http.metric_is("sexton_leader", &[("source", "orders")], 1.0).await;
-    let standby = Sexton::run(&config);
+    let standby = Sexton::run_with(&config, files);
     standby.http().await.answers("/readyz", 200).await;
-    super::support::eventually("everything is ingested", Duration::from_secs(120), || async {
+    eventually("everything is ingested", PREPARED_WITHIN, || async {
         let surveyed = http.metric("sexton_dlq_entries", &[]).await? > 0.0;
         let lag = http.metric("sexton_ingest_lag_entries", &[]).await?;
         (surveyed && lag < 0.5).then_some(())
     })
     .await;
+    if rules {
+        let all = entries as f64;
+        eventually("everything waits in the due index", PREPARED_WITHIN, || async {
+            http.metric("sexton_retry_due_entries", &[]).await.filter(|waiting| *waiting >= all)
+        })
+        .await;
+    }
     let (commands, cpu, began) = (commands(&mut con).await, leader.process.cpu_time(), monotonic());
     tokio::time::sleep(IDLE).await;
     let took = began.elapsed().as_secs_f64();

@@ -113,11 +113,15 @@ async fn exit_codes_and_reasons() {
         (&format!("show {id}"), 0, ""),
         (&format!("show orders/{id}"), 0, ""),
         (&format!("errors orders/{id}"), 0, ""),
+        (&format!("explain {id}"), 0, ""),
+        ("explain 1-0", 0, ""),
+        ("rules try", 0, ""),
         ("stats", 0, ""),
         ("check", 0, ""),
         ("hooks ls", 0, "no hooks are configured"),
         ("show 1-0", 1, "there is no entry 1-0"),
         ("errors 1-0", 1, "no entry and no job in a DLQ is called 1-0"),
+        ("explain some/job", 1, "no entry is called some/job, and no job"),
         ("errors some/job", 1, "no entry and no job in a DLQ is called some/job"),
         ("hooks test nobody", 2, "there is no hook \"nobody\"; none is configured"),
         ("show bogus", 2, "\"bogus\" is no entry"),
@@ -224,6 +228,7 @@ async fn every_entry_can_be_shown_and_none_can_act_on_the_terminal() {
     let mut yard = Yard::new().await;
     bury_recorded(&mut yard.con, NS).await;
     bury_rubbish(&mut yard.con, NS).await;
+    std::fs::write(yard.folder.path().join("everything.yaml"), "retry: [{ name: everything }]").unwrap();
     for id in buried(&mut yard.con, NS).await {
         for command in ["show", "errors"] {
             let ran = yard.run(&format!("{command} {id}")).await;
@@ -231,8 +236,18 @@ async fn every_entry_can_be_shown_and_none_can_act_on_the_terminal() {
             assert!(ran.out.starts_with(&format!("orders/{id}")), "{}", ran.out);
             assert_eq!(harmful(&ran.out), "", "{command} {id}");
         }
+        let ran = yard.run(&format!("explain {id} --rules everything.yaml")).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "explain {id}");
+        assert!(ran.out.contains(&format!("\n\n  entry     orders/{id}, died ")), "{}", ran.out);
+        assert_eq!(harmful(&ran.out), "", "explain {id}");
     }
-    for line in ["ls --limit 1000", "stats", "ls --limit 1000 -o json", "ls --limit 1000 -o jsonl"] {
+    for line in [
+        "rules try --rules everything.yaml",
+        "ls --limit 1000",
+        "stats",
+        "ls --limit 1000 -o json",
+        "ls --limit 1000 -o jsonl",
+    ] {
         let ran = yard.run(line).await;
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{line}");
         assert_eq!(harmful(&ran.out), "", "{line}");

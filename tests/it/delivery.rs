@@ -9,7 +9,7 @@ use std::{
 use sexton::{
     config::{Format, HookConfig, Rate},
     delivery::LaneState,
-    event::{Event, EventData, HookTest, Lane},
+    event::{Event, EventData, HookTest, JobRetry, Lane},
     hook::Client,
     ledger::{AttachOptions, Lease, Ledger, OutboxId, TryLease},
     loops::{Deliver, DeliverTo, Ended, Trouble, prepare_lanes, run},
@@ -531,4 +531,59 @@ async fn a_leader_that_lost_its_lease_stops_delivering() {
     let ended = tokio::time::timeout(SOON, running.loops.remove(0)).await.unwrap().unwrap();
     assert_eq!(ended, Ended::Fenced);
     running.kill().await;
+}
+
+/// What becomes of job `n`: its death, or one of what may follow, turn and turn about.
+fn about_a_job(n: u64) -> Event {
+    let EventData::JobDead(dead) = death(n).data else { panic!("it is a death") };
+    let retry = || Box::new(JobRetry { dead: (*dead).clone(), ..JobRetry::default() });
+    let data = match n % 4 {
+        0 => EventData::JobDead(dead),
+        1 => EventData::JobRetried(retry()),
+        2 => EventData::JobRecovered(retry()),
+        _ => EventData::JobExhausted(dead),
+    };
+    Event { data, ..death(n) }
+}
+
+/// How many events of each kind were told, singly or in a digest.
+fn told_by_kind(requests: &[Request]) -> [u64; 4] {
+    let bodies: BTreeMap<_, _> = requests.iter().map(|request| (request.id(), request.json())).collect();
+    [("job.dead", "count"), ("job.retried", "retried"), ("job.recovered", "recovered"), ("job.exhausted", "exhausted")]
+        .map(|(kind, name)| {
+            let singles = bodies.values().filter(|body| body["type"] == kind).count() as u64;
+            let digests = bodies.values().filter(|body| body["type"] == "dlq.digest");
+            singles + digests.map(|body| body["data"][name].as_u64().unwrap()).sum::<u64>()
+        })
+}
+
+#[tokio::test]
+async fn what_becomes_of_jobs_is_told_singly_up_to_the_rate_and_then_in_digests_that_add_up() {
+    let (store, receiver) = (Store::start().await, Receiver::start().await);
+    let mut config = hook(&receiver.url());
+    config.rate = Rate::Limited { events: 8, per: Duration::from_secs(1) };
+    let running = Running::start(&store, &config).await;
+    store.post((0..8).map(about_a_job)).await;
+    let requests = receiver.until(SOON, has_all(8)).await;
+    assert_eq!(told_by_kind(&requests), [2; 4]);
+    store.post((8..2_000).map(about_a_job)).await;
+    let requests = receiver.until(SOON, |requests| told_by_kind(requests).iter().sum::<u64>() >= 2_000).await;
+    assert_eq!(told_by_kind(&requests), [500; 4]);
+    assert!(requests.len() < 100, "{} requests", requests.len());
+    running.until("caught up", |running| running.backlog() == Some(0)).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_hook_that_does_not_say_what_it_wants_is_told_of_deaths_and_of_what_waits_for_a_person() {
+    let (store, receiver) = (Store::start().await, Receiver::start().await);
+    let mut config = hook(&receiver.url());
+    config.events = Vec::new();
+    let running = Running::start(&store, &config).await;
+    store.post((0..8).map(about_a_job)).await;
+    let requests = receiver.until(SOON, has_all(4)).await;
+    running.until("caught up", |running| running.backlog() == Some(0)).await;
+    running.stop().await;
+    assert_eq!(told_by_kind(&requests), [2, 0, 0, 2]);
+    assert_eq!(receiver.requests().len(), 4);
 }

@@ -6,7 +6,7 @@ use redis::AsyncCommands as _;
 
 use crate::support::{
     graveyard::{bury, bury_many, bury_recorded, bury_rubbish, dlq, dug_up, letter, recorded, rubbish},
-    process::{Process, Stream, metric},
+    process::{Process, Sexton, Stream, metric},
     redis::{Options, Redis},
 };
 
@@ -75,6 +75,72 @@ async fn a_private_redis_has_the_limits_it_was_given() {
     let client = redis::Client::open(redis.url().replace("opensesame", "wrong")).unwrap();
     assert!(client.get_multiplexed_async_connection().await.is_err());
     let () = con.set("key", "value").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_private_redis_tells_another_time_when_its_clock_is_stepped() {
+    let mut redis = Redis::with(Options { stepped_clock: true, ..Options::default() }).await;
+    let mut con = redis.connect().await;
+    let machine = || sexton::clock::StoreClock::default().now().0;
+    // How far the server is ahead of the machine by `TIME`, in whole minutes, also inside a script; and the time in the
+    // id of a new entry.
+    let mut told = async || {
+        let before = machine();
+        let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut con).await.unwrap();
+        let in_script: (i64, i64) =
+            redis::cmd("EVAL").arg("return redis.call('TIME')").arg(0).query_async(&mut con).await.unwrap();
+        let id: String = con.xadd("stream", "*", &[("field", "value")]).await.unwrap();
+        let minutes = |seconds: i64| (seconds * 1000 - before + 30_000).div_euclid(60_000);
+        assert_eq!(minutes(seconds), minutes(in_script.0));
+        (minutes(seconds), id.split_once('-').unwrap().0.parse::<i64>().unwrap(), id)
+    };
+    let (ahead, first, _) = told().await;
+    assert_eq!(ahead, 0);
+    redis.step_clock(7_200);
+    let (ahead, second, _) = told().await;
+    assert_eq!(ahead, 120);
+    assert!((7_200_000..7_260_000).contains(&(second - first)), "{first} {second}");
+    // Backwards, and beyond where it was: new ids stay on the old millisecond.
+    redis.step_clock(-10_800);
+    let (ahead, third, id) = told().await;
+    assert_eq!((ahead, third), (-60, second));
+    assert!(id.ends_with("-1"), "{id}");
+    redis.step_clock(3_600);
+    assert_eq!(told().await.0, 0);
+    // A restart keeps the clock it had, and time runs on at its usual pace.
+    redis.step_clock(60);
+    redis.kill();
+    redis.start_again().await;
+    let mut con = redis.connect().await;
+    let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut con).await.unwrap();
+    assert!((55_000..90_000).contains(&(seconds * 1000 - machine())));
+    let began = sexton::clock::monotonic();
+    let nothing: redis::Value = redis::cmd("BLPOP").arg("list").arg(0.2).query_async(&mut con).await.unwrap();
+    assert_eq!(nothing, redis::Value::Nil);
+    assert!((0.15..5.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn sexton_runs_on_a_pod_whose_clock_is_off() {
+    let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
+    let config = format!(
+        "sources: [{{name: orders, smallage: {{url: \"{}\"}}}}]\nhttp: {{listen: \"127.0.0.1:0\"}}\n",
+        redis.url()
+    );
+    let sexton = Sexton::run_off_time(&config, &[], 7_200);
+    sexton.http().await.metric_is("sexton_leader", &[], 1.0).await;
+    // Its own log tells the pod's time.
+    let logged = sexton.process.line("a timestamp", |line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        Some(line["timestamp"].as_str()?.to_owned())
+    });
+    let ahead = (chrono::DateTime::parse_from_rfc3339(&logged.await).unwrap().timestamp_millis()
+        - sexton::clock::StoreClock::default().now().0)
+        / 1000;
+    assert!((7_100..7_205).contains(&ahead), "{ahead} s");
+    let pid = sexton.process.pid();
+    drop(sexton);
+    assert!(!std::path::Path::new(&format!("/dev/shm/faketime_shm_{pid}")).exists());
 }
 
 #[tokio::test]

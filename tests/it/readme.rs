@@ -7,10 +7,11 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use sexton::{
     config::{self, Format},
     delivery::Outcome,
-    event::{Event, EventData, EventType, HookTest, Include, JobDead, Tally},
+    event::{Event, EventData, EventType, HookTest, Include, JobDead, JobRetry, Tally, rfc3339},
     hook::{body, of_status},
     letter::Millis,
     metrics,
+    retry::State,
     smallage::{Keys, record::decode},
 };
 
@@ -38,7 +39,7 @@ fn generated_parts_are_up_to_date() {
 }
 
 #[test]
-fn every_event_command_and_invariant_that_is_named_exists() {
+fn every_event_command_state_and_invariant_that_is_named_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     for kind in EventType::ALL {
@@ -50,6 +51,9 @@ fn every_event_command_and_invariant_that_is_named_exists() {
     for line in commands.take_while(|line| line.starts_with("  ")) {
         let Some(command) = line.split_whitespace().next().filter(|command| *command != "help") else { continue };
         assert!(readme.contains(&format!("`sexton {command}")), "README.md does not tell of sexton {command}");
+    }
+    for state in State::ALL {
+        assert!(readme.contains(&format!("| `{}` |", state.as_str())), "README.md does not tell of {}", state.as_str());
     }
     // ARCHITECTURE.md names the tests that hold each invariant; a test that was renamed must be renamed there.
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
@@ -72,11 +76,15 @@ fn every_event_command_and_invariant_that_is_named_exists() {
 fn parts() -> Vec<(&'static str, String)> {
     vec![
         ("configuration", format!("```yaml\n{}```", config::REFERENCE)),
+        ("rules", format!("```yaml\n{}```", config::RULES_REFERENCE)),
         ("metrics", metrics_table()),
         ("outcomes", outcomes_table()),
-        ("job.dead", example(EventData::JobDead(Box::new(sample(0))))),
-        ("dlq.digest", example(digest())),
-        ("hook.test", example(EventData::HookTest(hook_test()))),
+        ("job.dead", example(EventData::JobDead(Box::new(sample(0))), died(&sample(0)))),
+        ("job.retried", example(EventData::JobRetried(Box::new(retry(None))), retried())),
+        ("job.recovered", example(EventData::JobRecovered(Box::new(retry(Some(recovered())))), recovered())),
+        ("job.exhausted", example(EventData::JobExhausted(Box::new(exhausted())), died(&exhausted()))),
+        ("dlq.digest", example(digest(), Millis(1_795_973_305_000))),
+        ("hook.test", example(EventData::HookTest(hook_test()), Millis(1_795_973_305_000))),
     ]
 }
 
@@ -132,11 +140,46 @@ fn sample(n: usize) -> JobDead {
     JobDead { deaths: 1, ..JobDead::of("orders", &letter, Include::default()) }
 }
 
+/// When it was buried, as the outbox has it.
+fn died(dead: &JobDead) -> Millis {
+    Millis(dead.entry_id.split('-').next().unwrap().parse().unwrap())
+}
+
+/// When that of [`retry`] was put back: ten minutes after its death.
+fn retried() -> Millis {
+    Millis(died(&sample(1)).0 + 600_000)
+}
+
+fn recovered() -> Millis {
+    Millis(retried().0 + 1_250)
+}
+
+/// The first retry of a job.
+fn retry(recovered_at: Option<Millis>) -> JobRetry {
+    let dead = JobDead { retries: 1, rule: Some("dependency-flaky".to_owned()), ..sample(1) };
+    JobRetry { dead, retried_at: rfc3339(retried()), recovered_at: recovered_at.and_then(rfc3339) }
+}
+
+/// A job that died after every one of its three retries.
+fn exhausted() -> JobDead {
+    JobDead { deaths: 4, retries: 3, rule: Some("dependency-flaky".to_owned()), ..sample(2) }
+}
+
 fn digest() -> EventData {
     let mut tally = Tally::default();
     for n in 0..940 {
         let dead = sample(n % 3);
         tally.add(Millis(1_795_973_245_000 + i64::try_from(n).unwrap() * 20), &dead.group.clone(), || dead.clone());
+    }
+    for (times, data) in [
+        (120, EventData::JobRetried(Box::new(retry(None)))),
+        (80, EventData::JobRecovered(Box::new(retry(Some(recovered()))))),
+        (3, EventData::JobExhausted(Box::new(exhausted()))),
+    ] {
+        let event = Event { id: String::new(), at: Millis(1_795_973_250_000), data };
+        for _ in 0..times {
+            assert!(tally.fold(&event, JobDead::clone));
+        }
     }
     EventData::Digest(Box::new(tally.digest("orders", "rate")))
 }
@@ -146,12 +189,8 @@ fn hook_test() -> HookTest {
 }
 
 /// The body of a `standard` hook, its fields in the order they are sent, the samples of a digest but the first left out.
-fn example(data: EventData) -> String {
+fn example(data: EventData, at: Millis) -> String {
     let id = "msg_5f1c29ab_d1795972370488-0".to_owned();
-    let at = match &data {
-        EventData::JobDead(dead) => dead.entry_id.split('-').next().unwrap().parse().unwrap(),
-        _ => 1_795_973_305_000,
-    };
     let data = match data {
         EventData::Digest(mut digest) => {
             digest.samples.truncate(1);
@@ -159,7 +198,7 @@ fn example(data: EventData) -> String {
         }
         data => data,
     };
-    let event = Event { id, at: Millis(at), data };
+    let event = Event { id, at, data };
     let body = body(Format::Standard, &event);
     let raw: Box<serde_json::value::RawValue> = serde_json::from_slice(&body.bytes).unwrap();
     format!("```json\n{}\n```", pretty(raw.get()))

@@ -16,7 +16,7 @@ use crate::{
         text::{count, line},
     },
     config::Config,
-    ledger::Ledger,
+    ledger::RetryLedger,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -67,7 +67,7 @@ const COLUMNS: &[Column] = &[
 /// Lists the hooks.
 pub(super) async fn ls(
     config: &Config,
-    ledgers: &[Arc<dyn Ledger>],
+    ledgers: &[Arc<dyn RetryLedger>],
     args: &LsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {

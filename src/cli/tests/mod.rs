@@ -1,7 +1,9 @@
 //! The commands as people type them, against sources in memory: what comes out, byte for byte, and how it ends.
 
+mod explain;
 mod hooks;
 mod ls;
+mod rules;
 mod show;
 mod stats;
 
@@ -17,13 +19,13 @@ use super::{
 };
 use crate::{
     config::{
-        Config, Format, HookConfig, HttpConfig, LogConfig, LogFormat, OutboxConfig, Rate, Secret, SecretSource,
-        SmallageConfig, SourceConfig, SourceKind,
+        Config, Format, HookConfig, HttpConfig, LogConfig, LogFormat, OutboxConfig, Rate, RulesSource, Secret,
+        SecretSource, SmallageConfig, SourceConfig, SourceKind,
     },
     event::{EventData, HookTest, Include, JobDead, Lane},
-    ledger::{JobCounts, Lease, Ledger, OutboxId, StoreError},
+    ledger::{JobCounts, Lease, OutboxId, RetryLedger, StoreError},
     letter::{Attempt, DeadLetter, ErrorInfo, Reason, Verdict},
-    rule::Matcher,
+    rule::{Action, Globs, Matcher, RetryRule, Rules},
 };
 
 fn config() -> Config {
@@ -59,8 +61,20 @@ fn config() -> Config {
         sample_every: Duration::from_secs(5),
         outbox: OutboxConfig { cap: 50_000, keep: Duration::from_secs(86_400) },
         announce_existing: false,
+        rules_source: RulesSource::default(),
+        rules: Rules::default(),
         log: LogConfig { format: LogFormat::Text, level: "info".into() },
     }
+}
+
+/// Rules that retry what sends, and leave what parses.
+fn rules() -> Rules {
+    let task = |glob: &str| Matcher {
+        task: Some(Globs::new(&[globset::Glob::new(glob).unwrap()]).unwrap()),
+        ..Matcher::default()
+    };
+    let rule = |name: &str, glob, action| RetryRule { name: name.to_owned(), matcher: task(glob), action };
+    Rules::new(vec![rule("flaky", "send_*", Action::Retry(Box::default())), rule("bugs", "parse_*", Action::Leave)])
 }
 
 struct Ran {
@@ -80,7 +94,19 @@ impl Ran {
 }
 
 async fn run_on(sources: &[Arc<Fake>], line: &str, screen: Screen, answer: &str) -> Ran {
-    let ledgers: Vec<Arc<dyn Ledger>> = sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn Ledger>).collect();
+    run_under(sources, Ok(rules()), line, screen, answer).await
+}
+
+/// The same, with other rules.
+async fn run_under(
+    sources: &[Arc<Fake>],
+    rules: Result<Rules, Failure>,
+    line: &str,
+    screen: Screen,
+    answer: &str,
+) -> Ran {
+    let ledgers: Vec<Arc<dyn RetryLedger>> =
+        sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn RetryLedger>).collect();
     let cli = Cli::try_parse_from(line.split(' ')).unwrap();
     let (mut out, mut err, mut input) = (Vec::new(), Vec::new(), answer.as_bytes());
     let mut io = Io { out: &mut out, err: &mut err, input: &mut input, screen };
@@ -89,6 +115,8 @@ async fn run_on(sources: &[Arc<Fake>], line: &str, screen: Screen, answer: &str)
         Command::Ls(args) => super::ls::ls(&config().sources, &ledgers, args, &mut io).await,
         Command::Show(args) => super::show::show(&ledgers, args, &mut io).await,
         Command::Errors(args) => super::errors::errors(&ledgers, args, &mut io).await,
+        Command::Explain(args) => super::explain::explain(&ledgers, rules, args, &mut io).await,
+        Command::Rules(args) => super::rules::rules(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await,
         Command::Stats(args) => super::stats::stats(&config(), &ledgers, args, &mut io).await,
         Command::Hooks(args) => super::hooks::hooks(&config(), &ledgers, args, &mut io).await,
         Command::Run(_) | Command::Demo => unreachable!("not run here"),
@@ -122,7 +150,9 @@ fn the_command_line_is_sound_and_every_command_has_examples() {
         if children.is_empty() {
             let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(
-                notes.contains(&format!("  sexton {}", command.get_name())) || notes.contains("  sexton hooks"),
+                ["", "hooks ", "rules "]
+                    .iter()
+                    .any(|of| notes.contains(&format!("  sexton {of}{}", command.get_name()))),
                 "{notes}"
             );
         }
@@ -157,6 +187,14 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("sexton show", false),
         ("sexton show 1-0 -o json", true),
         ("sexton show 1-0 -o table", false),
+        ("sexton explain", false),
+        ("sexton explain 1-0 -o json", true),
+        ("sexton explain 1-0 -o table", false),
+        ("sexton explain 1-0 --rules a.yaml --rules b/ --smallage redis://x", true),
+        ("sexton rules", false),
+        ("sexton rules try", true),
+        ("sexton rules try -c a.yaml --rules a.yaml --task send_* -o json", true),
+        ("sexton rules try --limit 3", false),
         ("sexton hooks", false),
         ("sexton hooks ls -c a.yaml", true),
         ("sexton hooks ls --smallage redis://x", false),
@@ -189,7 +227,16 @@ async fn a_store_that_fails_ends_with_69_and_hides_no_other_source() {
         fake.broken = Some(error);
         [Arc::new(fake), Arc::new(Fake::new("payments", vec![letter("9-0", 60)]))]
     };
-    for line in ["sexton ls", "sexton show 1-0", "sexton errors x", "sexton stats", "sexton hooks ls"] {
+    for line in [
+        "sexton ls",
+        "sexton show 1-0",
+        "sexton errors x",
+        "sexton explain 1-0",
+        "sexton explain x",
+        "sexton rules try",
+        "sexton stats",
+        "sexton hooks ls",
+    ] {
         let ran = run(&broken(StoreError::Unavailable("refused".into())), line).await;
         assert_eq!(ran.code(), 69, "{line}");
         assert_eq!(ran.failure(), "orders: the store cannot be reached: refused", "{line}");

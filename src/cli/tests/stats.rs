@@ -1,10 +1,13 @@
 //! `stats`.
 
-use super::*;
+use super::{explain::flight, *};
+use crate::ledger::Waiting;
 
 #[tokio::test]
 async fn stats_are_one_screen_a_source() {
-    let fake = led();
+    let mut fake = led();
+    fake.flights = vec![flight("0-1", "a"), flight("0-2", "b"), flight("0-3", "c")];
+    fake.waiting = Waiting { entries: 1_204, held: vec![("bugs".into(), 2)] };
     fake.set_lane(
         "oncall",
         Lane::Deaths,
@@ -19,6 +22,9 @@ orders
   newest    2026-11-29T17:02:50.500Z (10m ago)
   ledger    5 deaths announced, 2 entries not read yet
   leader    pod-1, epoch 3
+  retries   3 in flight, 1,204 entries in the due index
+  rule      bugs: 0 in flight, 2 holds
+  rule      flaky: 3 in flight, 0 holds
   outbox    1 in the deaths lane, 0 in the alerts lane
   hook      oncall deaths: failing for 20786d, read up to 2026-11-29T17:11:50.500Z (60s ago), backlog 2, of that 1 pending
   hook      oncall alerts: not served yet, nothing read yet, backlog 0, of that 0 pending
@@ -37,6 +43,7 @@ orders
     let ran = run(&[Arc::new(led())], "sexton stats -o json").await;
     let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(shown["items"][0]["leader"], serde_json::json!({"holder": "pod-1", "epoch": 3}));
+    assert_eq!(shown["items"][0]["retries"], serde_json::json!({"in_flight": 0, "waiting": 0, "rules": {}}));
     assert_eq!(shown["items"][0]["hooks"][0]["lanes"][0]["state"], "new");
 }
 

@@ -23,8 +23,8 @@ fn what_is_wrong_with_the_file_as_a_whole() {
             ),
             (
                 "sources: *nobody",
-                "1:10: this is not YAML: while parsing node, found unknown anchor; check indentation, quotes \
-             and brackets here and in the line above",
+                "1:10: this is not YAML: while parsing node, found unknown anchor; put a value that begins with * or & \
+             in quotes, here or in the line above",
             ),
             (
                 "- a\n",
@@ -221,8 +221,8 @@ fn problems_of_hooks() {
                 r#"7:11: "unlimited" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
             ),
             (
-                "events: [alert.*, job.exhausted]",
-                "6:13: none of these events is sent by this version; it sends job.dead, dlq.digest, hook.test",
+                "events: [alert.*, dlq.purged]",
+                "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, hook.test",
             ),
             ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
             (
@@ -247,7 +247,10 @@ fn problems_of_hooks() {
                 "match: { error: '(x' }",
                 r#"6:21: "error" holds a regular expression that cannot be used: unclosed group at its character 1; mend it there; put it in single quotes, and write $$ for $ before { or $"#,
             ),
-            ("match: { history: both }", r#"6:23: unknown value "both" for "history"; known values: any, same, mixed"#),
+            (
+                "match: { history: both }",
+                r#"6:23: unknown value "both" for "history"; known values: any, same, mixed, unknown"#,
+            ),
             (
                 "match: { group: 7C1F0E9A2B44 }",
                 r#"6:21: expected a group for "group", found "7C1F0E9A2B44"; give its 12 hexadecimal digits in lower case"#,
@@ -277,15 +280,19 @@ fn problems_of_hooks() {
                 "timeout: 10",
                 r#"6:14: expected a duration for "timeout", found "10"; write it like 500ms, 10s, 5m, 24h or 7d"#,
             ),
-            ("timeout: 99ms", r#"6:14: "timeout" is too short: 99ms; give 100ms to 2m"#),
-            ("timeout: 121s", r#"6:14: "timeout" is too long: 121s; give 100ms to 2m"#),
-            ("timeout: 1m\ngive_up_after: 59s", r#"7:20: "give_up_after" is too short: 59s; give 1m to 30d"#),
-            ("give_up_after: 31d", r#"6:20: "give_up_after" is too long: 31d; give 10s to 30d"#),
+            ("timeout: 99ms", r#"6:14: "timeout" is too short: "99ms"; give 100ms to 2m"#),
+            ("timeout: 121s", r#"6:14: "timeout" is too long: "121s"; give 100ms to 2m"#),
+            ("timeout: 1m\ngive_up_after: 59s", r#"7:20: "give_up_after" is too short: "59s"; give 1m to 30d"#),
+            ("give_up_after: 31d", r#"6:20: "give_up_after" is too long: "31d"; give 10s to 30d"#),
             (
                 "include: payload",
                 r#"6:14: expected a list for "include", found a text; write each item behind a dash, or [] for none"#,
             ),
             ("include: [payloads]", r#"6:15: unknown value "payloads" for "include"; did you mean "payload"?"#),
+            (
+                "redact: ['/secret/g']",
+                r#"6:14: "redact" has slashes around its expression, as in JavaScript; write it without them, and flags in front: (?i)timed out; a slash that is meant is [/]"#,
+            ),
             (
                 "redact: ['x*']",
                 r#"6:14: "redact" holds a regular expression that matches an empty text; an expression for what must not leave, such as '\b\d{13,16}\b'"#,
@@ -325,15 +332,16 @@ fn problems_of_the_rest() {
                 "announce_existing: yes",
                 r#"2:20: expected true or false for "announce_existing", found "yes"; write true or false"#,
             ),
-            ("sample_every: 6m", r#"2:15: "sample_every" is too long: 6m; give 100ms to 5m"#),
-            ("lease: { ttl: 499ms }", r#"2:15: "ttl" is too short: 499ms; give 500ms to 5m"#),
+            ("sample_every: 6m", r#"2:15: "sample_every" is too long: "6m"; give 100ms to 5m"#),
+            ("lease: { ttl: 499ms }", r#"2:15: "ttl" is too short: "499ms"; give 500ms to 5m"#),
             (
                 "lease: { ttl: -5s }",
                 r#"2:15: expected a duration for "ttl", found "-5s"; write it like 500ms, 10s, 5m, 24h or 7d"#,
             ),
+            ("outbox: { cap: 99 }", r#"2:16: "cap" is too small: "99"; give at least 100"#),
             (
-                "outbox: { cap: 99 }",
-                r#"2:16: expected a whole number from 100 to 10000000 for "cap", found "99"; write digits only"#,
+                "outbox: { cap: 99999999999999999999 }",
+                r#"2:16: "cap" is too large: "99999999999999999999"; give at most 10000000"#,
             ),
             (
                 "outbox: { cap: 50_000 }",
@@ -351,7 +359,22 @@ fn problems_of_the_rest() {
             ("http: { token_file: x }", r#"2:9: "token_file" in http is not available in this version; remove it"#),
             ("log: { level: inof }", r#"2:15: expected a log level for "level", found "inof"; did you mean "info"?"#),
             ("log: { format: jsno }", r#"2:16: unknown value "jsno" for "format"; did you mean "json"?"#),
-            ("rules: [rules/]", r#"2:1: "rules" is not available in this version; remove it, or write rules: []"#),
+            (
+                "rules: [none/]",
+                r#"2:9: cannot read "none/" for "rules": No such file or directory (os error 2); check path and permissions; relative paths begin in the folder of the configuration"#,
+            ),
+            (
+                "rules: ['rules/*.yaml']",
+                r#"2:9: cannot read "rules/*.yaml" for "rules": No such file or directory (os error 2); globs are not expanded: name the folder, and every *.yaml and *.yml in it is read"#,
+            ),
+            (
+                "rules: [rules/90-leave.yaml, ./rules/90-leave.yaml]",
+                r#"2:30: "./rules/90-leave.yaml" of "rules" is read already, through "rules/90-leave.yaml"; each file is read once: remove one of the two"#,
+            ),
+            (
+                "rules: rules/",
+                r#"2:8: expected a list for "rules", found a text; write each item behind a dash, or [] for none"#,
+            ),
             (
                 "retention: { max_age: 30d }",
                 r#"2:1: "retention" is not available in this version; remove it, or write retention: {}"#,
@@ -427,6 +450,57 @@ fn who_reads_the_sources_alone_needs_no_variable_of_a_hook() {
             read(text.clone())
         );
     }
+}
+
+#[test]
+fn who_asks_what_rules_do_needs_no_variable_of_a_hook() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sexton.yaml");
+    let text = "sources: [{ name: a, smallage: { url: 'redis://x' } }]\nrules: ['${WORD}.yaml']\nhooks: [{ name: h, url: \
+                'http://h', secret: '${NOBODY}' }]\n";
+    std::fs::write(&path, text).unwrap();
+    std::fs::write(folder.path().join("hunter2.yaml"), "retry: [{ name: r, match: { source: a } }]").unwrap();
+    let (sources, rules) = read_for_rules(&path, &env()).unwrap();
+    assert_eq!(sources[0].name, "a");
+    assert_eq!(rules.read(&rules.look(), &env()).unwrap().retry[0].name, "r");
+    for (wrong, problem) in [
+        (text.replace("WORD", "NOBODY"), "2:9: the variable NOBODY is not set"),
+        (text.replace("redis://x", "${NOBODY}"), "1:39: the variable NOBODY is not set"),
+        (text.replace("hooks", "hoks"), "3:1: unknown key \"hoks\""),
+    ] {
+        std::fs::write(&path, &wrong).unwrap();
+        let found = read_for_rules(&path, &env()).map(|_| ()).unwrap_err().to_string();
+        assert!(found.starts_with(&format!("{}:{problem}", path.display())), "{found}");
+    }
+    std::fs::write(&path, text.replace("rules: ['${WORD}.yaml']\n", "")).unwrap();
+    assert!(read_for_rules(&path, &env()).unwrap().1.is_empty());
+}
+
+#[test]
+fn rules_files_of_the_command_line_are_read_like_those_of_a_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("rules")).unwrap();
+    std::fs::write(path("rules/10.yaml"), "retry: [{ name: a, match: { source: orders } }]").unwrap();
+    std::fs::write(path("20.yaml"), "retry: [{ name: b }]").unwrap();
+    let read = |names: &[&str]| {
+        let paths: Vec<_> = names.iter().map(|name| path(name)).collect();
+        let source = RulesSource::of_flags(paths.iter().map(std::path::PathBuf::as_path), vec!["orders".to_owned()]);
+        source.read(&source.look(), &env()).map_err(|problems| problems.to_string())
+    };
+    let names: Vec<String> = read(&["rules", "20.yaml"]).unwrap().retry.into_iter().map(|rule| rule.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert!(read(&[]).unwrap().is_empty());
+    let none = path("none");
+    assert_eq!(
+        read(&["none"]).unwrap_err(),
+        format!(
+            "command line: cannot read {none:?} for \"rules\": No such file or directory (os error 2); check path and \
+             permissions; relative paths begin in the working directory"
+        )
+    );
+    std::fs::write(path("20.yaml"), "retry: [{ name: b, match: { source: order } }]").unwrap();
+    assert!(read(&["20.yaml"]).unwrap_err().contains("20.yaml:1:37: \"order\" matches no source"));
 }
 
 #[test]

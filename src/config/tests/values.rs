@@ -87,7 +87,7 @@ retention: {}
     assert_eq!(oncall.secrets, [inline(SECRET), inline("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz")]);
     assert_eq!(oncall.events, ["job.*", "hook.test"]);
     let matcher = &oncall.matcher;
-    let matches = |globs: &Option<globset::GlobSet>, text: &str| globs.as_ref().unwrap().is_match(text);
+    let matches = |globs: &Option<crate::rule::Globs>, text: &str| globs.as_ref().unwrap().is_match(text);
     assert!(matches(&matcher.source, "mails") && !matches(&matcher.source, "local"));
     assert!(matches(&matcher.queue, "high") && !matches(&matcher.queue, "higher"));
     assert!(matches(&matcher.task, "send_sms") && !matches(&matcher.task, "send_fax"));

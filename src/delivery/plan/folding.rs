@@ -31,7 +31,7 @@ impl Plan {
         }
     }
 
-    /// Whether a death may be sent by itself; counts it, in a new window if the last one is over.
+    /// Whether an event about a job may be sent by itself; counts it, in a new window if the last one is over.
     pub(super) fn has_single(&mut self, now: Millis) -> bool {
         if self.policy.rate == Rate::Unlimited {
             return true;
@@ -60,19 +60,19 @@ impl Plan {
     /// When that will be (ms), if anything waits for it.
     pub(super) fn window_ends(&self) -> Option<i64> {
         let (Rate::Limited { per, .. }, Some(window)) = (self.policy.rate, self.state.window) else { return None };
-        let waiting = self.state.folded.count() > 0 && !self.waits(RATE);
+        let waiting = self.state.folded.events() > 0 && !self.waits(RATE);
         waiting.then(|| window.started_at.saturating_add(millis(per)))
     }
 
     pub(super) fn freeze_rate(&mut self, now: Millis) {
-        if self.state.folded.count() > 0 && !self.waits(RATE) {
+        if self.state.folded.events() > 0 && !self.waits(RATE) {
             let tally = std::mem::take(&mut self.state.folded);
             self.freeze(&tally, RATE, now);
         }
     }
 
     pub(super) fn freeze_overflow(&mut self, now: Millis) {
-        if self.state.overflow.count() > 0 && !self.waits(OVERFLOW) {
+        if self.state.overflow.events() > 0 && !self.waits(OVERFLOW) {
             let tally = std::mem::take(&mut self.state.overflow);
             self.freeze(&tally, OVERFLOW, now);
         }
@@ -114,12 +114,16 @@ impl Plan {
             return unread;
         }
         match &posted.event.data {
-            EventData::JobDead(dead) => self.state.overflow.add(posted.event.at, &dead.group, || brief(dead)),
+            EventData::JobDead(_)
+            | EventData::JobRetried(_)
+            | EventData::JobRecovered(_)
+            | EventData::JobExhausted(_) => {
+                self.state.overflow.fold(&posted.event, brief);
+            }
             EventData::Digest(digest) => {
                 self.state.digest_seq += 1;
                 self.hold(posted.event.id.clone(), posted.event.at, (**digest).clone());
             }
-            EventData::JobRetried(_) | EventData::JobRecovered(_) | EventData::JobExhausted(_) => {}
             EventData::HookTest(_) => {
                 // Nobody waits for a test that is this old; it goes the way of what is rejected while off.
             }

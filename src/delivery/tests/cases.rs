@@ -46,8 +46,75 @@ fn what_exceeds_the_rate_becomes_one_digest_when_the_window_ends() {
     let event = due[0].digest.clone().unwrap();
     assert_eq!(event.id, "digest_orders_on_call_5-0_1");
     let EventData::Digest(digest) = event.data else { panic!("{event:?}") };
-    assert_eq!((digest.count, digest.why.as_str()), (3, "rate"));
+    assert_eq!((digest.counts.deaths, digest.why.as_str()), (3, "rate"));
     assert_eq!(take(&mut plan, &death(6), 61_002), Taken::Single, "a new window");
+}
+
+#[test]
+fn what_becomes_of_jobs_is_folded_and_counted_like_their_deaths() {
+    let mut plan = plan(per_minute(6));
+    for ms in 1..=40 {
+        let kind = usize::try_from(ms % 4).unwrap();
+        let expected = if ms <= 6 { Taken::Single } else { Taken::Folded };
+        assert_eq!(take(&mut plan, &about_a_job(ms, kind), 1_000), expected, "{ms}");
+    }
+    assert_eq!(plan.state().unsettled(), 40);
+    assert_eq!(plan.wake_at(), Some(Millis(1_000)));
+    for due in all_due(&mut plan, 1_000) {
+        plan.settled(due.key, Outcome::Delivered, Millis(1_000), 0.0);
+    }
+    assert_eq!(plan.wake_at(), Some(Millis(61_000)));
+    plan.tick(Millis(61_000));
+    save(&mut plan);
+    let due = all_due(&mut plan, 61_000);
+    let Some(Event { data: EventData::Digest(digest), .. }) = &due[0].digest else { panic!("{due:?}") };
+    assert_eq!(digest.counts, Counts { deaths: 9, retried: 8, recovered: 8, exhausted: 9 });
+    assert_eq!(digest.groups.iter().map(|group| group.counts).sum::<Counts>(), digest.counts);
+    plan.tick(Millis(61_000 + 24 * 3_600_000 - 1));
+    for due in due {
+        plan.settled(due.key, RETRY, Millis(61_000), 0.0);
+    }
+    let given_up = plan.tick(Millis(61_000 + 24 * 3_600_000));
+    assert_eq!(given_up, [Note::GivenUp(34)], "each by itself, whatever its kind");
+}
+
+#[test]
+fn events_of_which_none_is_a_death_make_a_digest_too() {
+    for (kind, one) in KINDS.into_iter().enumerate().skip(1) {
+        let mut plan = plan(per_minute(1));
+        for ms in 1..=3 {
+            take(&mut plan, &about_a_job(ms, kind), 1_000);
+        }
+        plan.tick(Millis(61_000));
+        let counts: Vec<_> = plan.state().digests.iter().map(|digest| digest.data.counts).collect();
+        assert_eq!(counts, [[one; 2].into_iter().sum()]);
+    }
+}
+
+#[test]
+fn a_million_of_anything_is_a_handful_of_requests() {
+    let mut plan = plan(per_minute(60));
+    let (mut posted, mut requests, mut told) = (0_u64, 0_u64, 0_u64);
+    for second in 1..=120 {
+        let now = second * 1_000;
+        for _ in 0..8_334 {
+            posted += 1;
+            take(&mut plan, &about_a_job(posted, usize::try_from(posted % 4).unwrap()), now);
+        }
+        plan.tick(Millis(now));
+        save(&mut plan);
+        while let Some(due) = plan.due(Millis(now)) {
+            requests += 1;
+            told += match &due.digest {
+                Some(Event { data: EventData::Digest(digest), .. }) => digest.counts.events(),
+                _ => 1,
+            };
+            plan.settled(due.key, Outcome::Delivered, Millis(now), 0.0);
+        }
+    }
+    assert!(posted > 1_000_000);
+    assert!(requests <= 2 * 60 + 2, "{requests} requests");
+    assert_eq!(told + plan.state().unsettled(), posted);
 }
 
 #[test]
@@ -339,20 +406,23 @@ fn what_the_outbox_has_no_room_for_is_counted_in_one_digest() {
     let probe = plan.due(Millis(2_000)); // Two are still on their way, so there is none.
     assert_eq!(probe, None);
     for ms in 1..=100 {
-        plan.relieve(&death(ms), ms != 50, JobDead::clone);
+        let kind = if ms <= 5 { 0 } else { usize::try_from(ms % 4).unwrap() };
+        plan.relieve(&about_a_job(ms, kind), ms != 50, JobDead::clone);
         plan.tick(Millis(2_000));
     }
     plan.relieve(&digest(101, 7_000), true, JobDead::clone);
     assert_eq!(plan.cursor(), place(101));
-    assert_eq!(plan.state().overflow.count(), 97, "not the unwanted one, nor the two on their way");
+    assert_eq!(plan.state().overflowed(), 97, "not the unwanted one, nor the two on their way");
     assert_eq!(plan.state().digests[0].id, "e101", "a digest is kept whole");
     for ms in [4, 5] {
         plan.settled(Key::Event(place(ms)), Outcome::Delivered, Millis(3_000), 0.0);
     }
     plan.tick(Millis(3_000));
     save(&mut plan);
-    let counts: Vec<_> = plan.state().digests.iter().map(|it| (it.data.why.as_str(), it.data.count)).collect();
-    assert_eq!(counts, [("existing", 7_000), ("overflow", 97)]);
+    let counts: Vec<_> = plan.state().digests.iter().map(|it| (it.data.why.as_str(), it.data.counts.deaths)).collect();
+    assert_eq!(counts, [("existing", 7_000), ("overflow", 27)]);
+    let all = plan.state().digests[1].data.counts;
+    assert_eq!(all, Counts { deaths: 27, retried: 23, recovered: 23, exhausted: 24 });
     assert_eq!(plan.state().position(), OutboxId { ms: 101, seq: 1 });
 }
 
@@ -388,8 +458,8 @@ fn a_storm_leaves_the_state_small() {
     let mut plan = plan(per_minute(60));
     let long = "é".repeat(300);
     for ms in 1..=100_000 {
-        let mut posted = death(ms);
-        if let EventData::JobDead(dead) = &mut posted.event.data {
+        let mut posted = about_a_job(ms, usize::try_from(ms % 4).unwrap());
+        if let Some(dead) = posted.event.data.job_mut() {
             dead.group = format!("{:012x}", ms % 5_000);
             dead.error.message = Some(long.clone());
             dead.task = Some("send_email".to_owned());

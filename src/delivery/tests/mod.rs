@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Due, Key, LaneState, Plan, Policy};
 use crate::{
     config::Rate,
-    event::{Digest, Event, EventData, JobDead},
+    event::{Counts, Digest, Event, EventData, JobDead, JobRetry},
     ledger::{OutboxId, Posted},
     letter::Millis,
 };
@@ -38,8 +38,32 @@ fn death(ms: u64) -> Posted {
     Posted { id: place(ms), event: Event { id: format!("e{ms}"), at, data: EventData::JobDead(Box::new(dead)) } }
 }
 
+/// What may become of a job: its kinds of events, each counted by itself in a digest.
+const KINDS: [Counts; 4] = [
+    Counts { deaths: 1, retried: 0, recovered: 0, exhausted: 0 },
+    Counts { deaths: 0, retried: 1, recovered: 0, exhausted: 0 },
+    Counts { deaths: 0, retried: 0, recovered: 1, exhausted: 0 },
+    Counts { deaths: 0, retried: 0, recovered: 0, exhausted: 1 },
+];
+
+/// As [`death`], of one of the [`KINDS`].
+fn about_a_job(ms: u64, kind: usize) -> Posted {
+    let posted = death(ms);
+    let EventData::JobDead(dead) = posted.event.data else { panic!("it is a death") };
+    let retry = || Box::new(JobRetry { dead: (*dead).clone(), ..JobRetry::default() });
+    let data = match kind {
+        0 => EventData::JobDead(dead),
+        1 => EventData::JobRetried(retry()),
+        2 => EventData::JobRecovered(retry()),
+        3 => EventData::JobExhausted(dead),
+        _ => panic!("there is no kind {kind}"),
+    };
+    Posted { event: Event { data, ..posted.event }, ..posted }
+}
+
 fn digest(ms: u64, count: u64) -> Posted {
-    let digest = Digest { source: "orders".to_owned(), why: "existing".to_owned(), count, ..Digest::default() };
+    let counts = Counts { deaths: count, ..Counts::default() };
+    let digest = Digest { source: "orders".to_owned(), why: "existing".to_owned(), counts, ..Digest::default() };
     Posted { event: Event { data: EventData::Digest(Box::new(digest)), ..death(ms).event }, id: place(ms) }
 }
 

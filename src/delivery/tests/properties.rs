@@ -10,7 +10,8 @@ use crate::delivery::{Note, Outcome, Taken};
 
 #[derive(Clone, Debug)]
 enum Move {
-    Append(u8),
+    /// These kinds of events, one after the other.
+    Append(Vec<usize>),
     Read,
     Answer(Outcome),
     Wait(u32),
@@ -31,7 +32,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 
 fn moves(crashes: bool) -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
-        3 => (1..40_u8).prop_map(Move::Append),
+        3 => prop::collection::vec(0..KINDS.len(), 1..40).prop_map(Move::Append),
         4 => Just(Move::Read),
         6 => outcome().prop_map(Move::Answer),
         2 => (1..120_000_u32).prop_map(Move::Wait),
@@ -49,6 +50,8 @@ struct World {
     policy: Policy,
     now: i64,
     outbox: BTreeMap<OutboxId, Posted>,
+    /// The kind of each event.
+    kinds: BTreeMap<OutboxId, usize>,
     /// Requests on their way.
     sending: Vec<Due>,
     /// Which events the running tallies stand for: beyond the rate, and of the full outbox.
@@ -77,6 +80,7 @@ impl World {
             policy,
             now: 1_000,
             outbox: BTreeMap::new(),
+            kinds: BTreeMap::new(),
             sending: Vec::new(),
             folded: Vec::new(),
             overflow: Vec::new(),
@@ -90,10 +94,11 @@ impl World {
         }
     }
 
-    fn append(&mut self, events: u8) {
-        for _ in 0..events {
+    fn append(&mut self, kinds: &[usize]) {
+        for kind in kinds {
             let ms = self.outbox.len() as u64 + 1;
-            self.outbox.insert(place(ms), death(ms));
+            self.outbox.insert(place(ms), about_a_job(ms, *kind));
+            self.kinds.insert(place(ms), *kind);
         }
     }
 
@@ -101,13 +106,16 @@ impl World {
     fn look_at_digests(&mut self) {
         for digest in &self.plan.state().digests {
             let (tally, left) = match digest.data.why.as_str() {
-                "rate" => (&mut self.folded, self.plan.state().folded.count()),
-                _ => (&mut self.overflow, self.plan.state().overflow.count()),
+                "rate" => (&mut self.folded, self.plan.state().folded.events()),
+                _ => (&mut self.overflow, self.plan.state().overflow.events()),
             };
             if digest.since_version > 0 && !self.digests.contains_key(&digest.id) {
                 let keep = tally.split_off(tally.len() - usize::try_from(left).unwrap());
                 let events = std::mem::replace(tally, keep);
-                assert_eq!(events.len() as u64, digest.data.count, "a digest counts exactly what it stands for");
+                let counts: Counts = events.iter().map(|id| KINDS[self.kinds[id]]).sum();
+                assert_eq!(counts, digest.data.counts, "a digest counts exactly what it stands for");
+                let groups: Counts = digest.data.groups.iter().map(|group| group.counts).sum();
+                assert_eq!(groups, counts, "and so do its groups, all of them listed");
                 self.digests.insert(digest.id.clone(), events);
             }
         }
@@ -177,9 +185,9 @@ impl World {
     fn relieve(&mut self, events: u8) {
         let oldest: Vec<_> = self.outbox.values().take(usize::from(events)).cloned().collect();
         for posted in oldest {
-            let before = self.plan.state().overflow.count();
+            let before = self.plan.state().overflow.events();
             self.plan.relieve(&posted, true, JobDead::clone);
-            if self.plan.state().overflow.count() > before {
+            if self.plan.state().overflow.events() > before {
                 self.overflow.push(posted.id);
                 self.singles.remove(&posted.id);
             }
@@ -209,7 +217,7 @@ impl World {
     fn play(&mut self, moves: &[Move]) {
         for one in moves {
             match one {
-                Move::Append(events) => self.append(*events),
+                Move::Append(kinds) => self.append(kinds),
                 Move::Read => self.read(),
                 Move::Answer(outcome) => self.answer(*outcome),
                 Move::Wait(ms) => {

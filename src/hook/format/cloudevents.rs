@@ -30,20 +30,18 @@ pub(super) fn body(event: &Event) -> Body {
         if body.bytes.len() <= LARGEST {
             break;
         }
-        match &mut shorter.data {
-            EventData::JobDead(dead) | EventData::JobExhausted(dead) => step(dead),
-            EventData::JobRetried(retry) | EventData::JobRecovered(retry) => step(&mut retry.dead),
-            EventData::Digest(digest) => {
-                for sample in &mut digest.samples {
-                    step(sample);
-                }
-                for group in &mut digest.groups {
-                    cut(&mut group.task, 200);
-                    cut(&mut group.error.kind, 200);
-                    cut(&mut group.error.message, 200);
-                }
+        if let Some(dead) = shorter.data.job_mut() {
+            step(dead);
+        }
+        if let EventData::Digest(digest) = &mut shorter.data {
+            for sample in &mut digest.samples {
+                step(sample);
             }
-            EventData::HookTest(_) => {}
+            for group in &mut digest.groups {
+                cut(&mut group.task, 100);
+                cut(&mut group.error.kind, 100);
+                cut(&mut group.error.message, 200);
+            }
         }
         body = whole(&shorter);
     }
@@ -67,27 +65,19 @@ const SHORTEN: [fn(&mut JobDead); 4] = [
             &mut dead.error.message,
             &mut dead.traceparent,
         ] {
-            cut(text, 300);
+            cut(text, 250);
         }
     },
 ];
 
 fn whole(event: &Event) -> Body {
-    let (source, subject) = match &event.data {
-        EventData::JobDead(dead) | EventData::JobExhausted(dead) => (&dead.source, dead.task.as_deref()),
-        EventData::JobRetried(retry) | EventData::JobRecovered(retry) => {
-            (&retry.dead.source, retry.dead.task.as_deref())
-        }
-        EventData::Digest(digest) => (&digest.source, None),
-        EventData::HookTest(test) => (&test.source, None),
-    };
     let cloud_event = CloudEvent {
         specversion: "1.0",
         id: &event.id,
-        source: format!("/sexton/{}", segment(source)),
+        source: format!("/sexton/{}", segment(event.data.source())),
         r#type: format!("io.sexton.{}", event.kind().as_str()),
         // An empty subject is not allowed.
-        subject: subject.filter(|task| !task.is_empty()),
+        subject: event.data.job().and_then(|dead| dead.task.as_deref()).filter(|task| !task.is_empty()),
         time: rfc3339(event.at),
         datacontenttype: "application/json",
         data: &event.data,
@@ -120,6 +110,7 @@ fn cut(text: &mut Option<String>, chars: usize) {
 #[cfg(test)]
 mod tests {
     use super::{super::samples, *};
+    use crate::event::{Counts, GroupCount, JobRetry};
 
     #[test]
     fn a_death_has_every_required_attribute_and_its_task_as_subject() {
@@ -153,13 +144,39 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_of_a_job_has_its_name_as_type_and_its_task_as_subject() {
+        for (event, kind) in [
+            (samples::retried(), "io.sexton.job.retried"),
+            (samples::recovered(), "io.sexton.job.recovered"),
+            (samples::exhausted(), "io.sexton.job.exhausted"),
+        ] {
+            let value = samples::parsed(&body(&event));
+            assert_eq!((&value["type"], &value["subject"]), (&kind.into(), &"send_email".into()));
+            assert_eq!(value["source"], "/sexton/orders");
+            assert_eq!(value["data"], serde_json::to_value(&event.data).unwrap());
+        }
+    }
+
+    #[test]
     fn an_event_too_large_loses_its_payload_first_and_always_fits() {
+        let with = |dead: &JobDead| {
+            let retry = || Box::new(JobRetry { dead: dead.clone(), ..samples::retry() });
+            [
+                EventData::JobDead(Box::new(dead.clone())),
+                EventData::JobRetried(retry()),
+                EventData::JobRecovered(retry()),
+                EventData::JobExhausted(Box::new(dead.clone())),
+            ]
+        };
         let mut dead = samples::dead();
         dead.traceback = Some("t".repeat(8_192));
         dead.payload = Some("A".repeat(LARGEST));
-        let value = samples::parsed(&body(&samples::event(EventData::JobDead(Box::new(dead.clone())))));
-        assert!(value["data"].get("payload").is_none());
-        assert_eq!(value["data"]["traceback"].as_str().unwrap().len(), 8_192);
+        for data in with(&dead) {
+            let value = samples::parsed(&body(&samples::event(data)));
+            assert!(value["data"].get("payload").is_none());
+            assert_eq!(value["data"]["traceback"].as_str().unwrap().len(), 8_192);
+            assert_eq!(value["data"]["task"], "send_email");
+        }
 
         let rubbish = || Some("\u{1}".repeat(1_000_000));
         dead.task = rubbish();
@@ -173,11 +190,14 @@ mod tests {
         let mut digest = samples::digest();
         if let EventData::Digest(digest) = &mut digest.data {
             digest.samples = vec![dead.clone(); 3];
-            digest.groups = vec![digest.groups[0].clone(); 10];
-            digest.groups[3].error.message = rubbish();
+            let all = Counts { deaths: u64::MAX, retried: u64::MAX, recovered: u64::MAX, exhausted: u64::MAX };
+            let group =
+                GroupCount { counts: all, task: rubbish(), error: dead.error.clone(), ..digest.groups[0].clone() };
+            digest.groups = vec![group; 10];
         }
-        for event in [samples::event(EventData::JobDead(Box::new(dead))), digest] {
-            assert!(body(&event).bytes.len() <= LARGEST);
+        for event in with(&dead).map(samples::event).into_iter().chain([digest]) {
+            let size = body(&event).bytes.len();
+            assert!(size <= LARGEST, "{size} bytes");
         }
     }
 }

@@ -1,13 +1,14 @@
 //! flexiq's own webhook body, so that receivers written for flexiq work unchanged.
 //!
 //! As flexiq 2.1 sends it: `error` is a text that holds a JSON document of `errtype`, `message` and `traceback` lines.
-//! Beyond flexiq's fields there are some of ours, which such a receiver does not look at.
+//! Beyond flexiq's fields there are some of ours, which such a receiver does not look at. Events that only Sexton has
+//! keep their names, and have the same shape; a job that ran through has no `error`.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Body;
-use crate::event::{Digest, Event, EventData, HookTest, JobDead};
+use crate::event::{Digest, Event, EventData, HookTest, JobDead, JobRetry};
 
 /// flexiq's fields first, in its order, then `more`.
 #[derive(Serialize)]
@@ -25,7 +26,20 @@ struct Flexiq<'a> {
 }
 
 pub(super) fn body(event: &Event) -> Body {
-    let blank = Flexiq {
+    let flexiq = match &event.data {
+        EventData::JobDead(dead) | EventData::JobExhausted(dead) => of_job(event, dead, death(dead)),
+        EventData::JobRetried(retry) => of_job(event, &retry.dead, attempt(retry)),
+        EventData::JobRecovered(retry) => Flexiq { error: None, ..of_job(event, &retry.dead, attempt(retry)) },
+        EventData::Digest(digest) => Flexiq { error: Some(summary(digest)), ..blank(event, json!(digest)) },
+        EventData::HookTest(HookTest { source, hook, summary }) => {
+            blank(event, json!({"source": source, "hook": hook, "message": summary}))
+        }
+    };
+    super::json("application/json", &flexiq)
+}
+
+fn blank(event: &Event, more: Value) -> Flexiq<'_> {
+    Flexiq {
         event: event.kind().as_str(),
         job_id: None,
         task_name: None,
@@ -33,26 +47,18 @@ pub(super) fn body(event: &Event) -> Body {
         error: None,
         duration_ms: None,
         id: &event.id,
-        more: Value::Null,
-    };
-    let flexiq = match &event.data {
-        EventData::JobRetried(retry) | EventData::JobRecovered(retry) => {
-            Flexiq { job_id: retry.dead.job_id.as_deref(), more: json!(retry), ..blank }
-        }
-        EventData::JobDead(dead) | EventData::JobExhausted(dead) => Flexiq {
-            job_id: dead.job_id.as_deref(),
-            task_name: dead.task.as_deref(),
-            queue: dead.queue.as_deref(),
-            error: Some(error(dead)),
-            more: death(dead),
-            ..blank
-        },
-        EventData::Digest(digest) => Flexiq { error: Some(summary(digest)), more: json!(digest), ..blank },
-        EventData::HookTest(HookTest { source, hook, summary }) => {
-            Flexiq { more: json!({"source": source, "hook": hook, "message": summary}), ..blank }
-        }
-    };
-    super::json("application/json", &flexiq)
+        more,
+    }
+}
+
+fn of_job<'a>(event: &'a Event, dead: &'a JobDead, more: Value) -> Flexiq<'a> {
+    Flexiq {
+        job_id: dead.job_id.as_deref(),
+        task_name: dead.task.as_deref(),
+        queue: dead.queue.as_deref(),
+        error: Some(error(dead)),
+        ..blank(event, more)
+    }
 }
 
 fn error(dead: &JobDead) -> String {
@@ -66,7 +72,7 @@ fn death(dead: &JobDead) -> Value {
     let mut fields = json!({
         "source": dead.source, "entry_id": dead.entry_id, "reason": dead.reason, "attempts": dead.attempts,
         "history": dead.history, "group": dead.group, "enqueued_at": dead.enqueued_at, "died_at": dead.died_at,
-        "deaths": dead.deaths, "retries": dead.retries,
+        "deaths": dead.deaths, "retries": dead.retries, "rule": dead.rule, "next_retry_at": dead.next_retry_at,
     });
     if let Some(errors) = &dead.attempt_errors {
         fields["attempt_errors"] = json!(errors);
@@ -77,13 +83,22 @@ fn death(dead: &JobDead) -> Value {
     fields
 }
 
+/// What became of the dead letter.
+fn attempt(retry: &JobRetry) -> Value {
+    let mut fields = death(&retry.dead);
+    fields["retried_at"] = json!(retry.retried_at);
+    fields["recovered_at"] = json!(retry.recovered_at);
+    fields
+}
+
 fn summary(digest: &Digest) -> String {
-    format!("{} jobs died in {}", digest.count, digest.source)
+    format!("{} in {}", super::in_words(&digest.counts, false), digest.source)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::samples, *};
+    use crate::event::Counts;
 
     #[test]
     fn a_death_has_flexiqs_fields_and_its_error_document() {
@@ -107,6 +122,31 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_of_a_job_has_the_same_shape_and_an_error_unless_it_ran_through() {
+        for (event, kind, retried, recovered) in [
+            (samples::retried(), "job.retried", true, false),
+            (samples::recovered(), "job.recovered", true, true),
+            (samples::exhausted(), "job.exhausted", false, false),
+        ] {
+            let value = samples::parsed(&body(&event));
+            for (field, expected) in [
+                ("event", json!(kind)),
+                ("job_id", json!("d40ec568")),
+                ("task_name", json!("send_email")),
+                ("queue", json!("default")),
+                ("rule", json!("dependency-flaky")),
+                ("retries", json!(event.data.job().unwrap().retries)),
+                ("entry_id", json!("1795972370488-0")),
+            ] {
+                assert_eq!(value[field], expected, "{kind} {field}");
+            }
+            assert_eq!((value["retried_at"].is_string(), value["recovered_at"].is_string()), (retried, recovered));
+            let error = value["error"].as_str().map(|text| serde_json::from_str::<Value>(text).unwrap());
+            assert_eq!(error.map(|error| error["errtype"].clone()), (!recovered).then(|| json!("ConnectionError")));
+        }
+    }
+
+    #[test]
     fn a_traceback_that_is_included_is_a_list_of_lines() {
         let mut dead = samples::dead();
         dead.traceback = Some("Traceback:\n  File\nValueError: x".to_owned());
@@ -121,6 +161,11 @@ mod tests {
         assert_eq!(value["task_name"], Value::Null);
         assert_eq!(value["error"], "940 jobs died in orders");
         assert_eq!(value["count"], 940);
+        let counts = Counts { retried: 12, recovered: 1, ..Counts::default() };
+        let digest = EventData::Digest(Box::new(samples::digest_of(counts, counts)));
+        let value = samples::parsed(&body(&samples::event(digest)));
+        assert_eq!(value["error"], "12 jobs were retried and 1 ran through in orders");
+        assert_eq!((&value["count"], &value["retried"], &value["recovered"]), (&json!(0), &json!(12), &json!(1)));
         let value = samples::parsed(&body(&samples::test()));
         assert_eq!((&value["event"], &value["message"]), (&json!("hook.test"), &json!("a test")));
     }

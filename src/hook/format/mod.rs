@@ -10,7 +10,10 @@ mod standard;
 
 use std::time::Duration;
 
-use crate::{config::Format, event::Event};
+use crate::{
+    config::Format,
+    event::{Counts, Event},
+};
 
 /// What is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,36 @@ pub fn spacing(format: Format) -> Duration {
     }
 }
 
+/// What a digest stands for in words: `940 jobs died, 12 were retried and 3 are exhausted`. With `more` it goes on from
+/// what was told singly: `940 more jobs died …`.
+fn in_words(counts: &Counts, more: bool) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for (number, one, many) in [
+        (counts.deaths, "died", "died"),
+        (counts.retried, "was retried", "were retried"),
+        (counts.recovered, "ran through", "ran through"),
+        (counts.exhausted, "is exhausted", "are exhausted"),
+    ] {
+        let verb = if number == 1 { one } else { many };
+        if number > 0 && parts.is_empty() {
+            parts.push(format!("{number} {}{} {verb}", if more { "more " } else { "" }, jobs(number)));
+        } else if number > 0 {
+            parts.push(format!("{number} {verb}"));
+        }
+    }
+    listed(parts)
+}
+
+fn jobs(number: u64) -> &'static str {
+    if number == 1 { "job" } else { "jobs" }
+}
+
+/// `a`, `a and b`, `a, b and c`; of nothing, `nothing`.
+fn listed(mut parts: Vec<String>) -> String {
+    let Some(last) = parts.pop() else { return "nothing".to_owned() };
+    if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
+}
+
 /// JSON of texts, numbers and lists, which cannot fail.
 fn json(content_type: &'static str, value: &impl serde::Serialize) -> Body {
     Body { bytes: serde_json::to_vec(value).expect("keys are texts and nothing else can fail"), content_type }
@@ -51,7 +84,7 @@ mod samples {
     //! The events that every form is shown.
 
     use crate::{
-        event::{Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead},
+        event::{Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry},
         letter::Millis,
     };
 
@@ -86,24 +119,47 @@ mod samples {
         event(EventData::JobDead(Box::new(dead())))
     }
 
-    pub(super) fn digest() -> Event {
+    /// After two retries by rule.
+    pub(super) fn retry() -> JobRetry {
+        let retried_at = Some("2026-11-29T17:32:51.000Z".to_owned());
+        let rule = Some("dependency-flaky".to_owned());
+        JobRetry { dead: JobDead { deaths: 2, retries: 2, rule, ..dead() }, retried_at, recovered_at: None }
+    }
+
+    pub(super) fn retried() -> Event {
+        event(EventData::JobRetried(Box::new(retry())))
+    }
+
+    pub(super) fn recovered() -> Event {
+        let recovered_at = Some("2026-11-29T17:32:52.000Z".to_owned());
+        event(EventData::JobRecovered(Box::new(JobRetry { recovered_at, ..retry() })))
+    }
+
+    pub(super) fn exhausted() -> Event {
+        event(EventData::JobExhausted(Box::new(JobDead { deaths: 4, retries: 3, ..retry().dead })))
+    }
+
+    /// Of one listed group.
+    pub(super) fn digest_of(counts: Counts, listed: Counts) -> Digest {
         let error = dead().error;
-        event(EventData::Digest(Box::new(Digest {
+        let group =
+            GroupCount { group: "7c1f0e9a2b44".to_owned(), counts: listed, task: Some("send_email".to_owned()), error };
+        Digest {
             source: "orders".to_owned(),
             why: "rate".to_owned(),
-            count: 940,
+            counts,
             from: Some("2026-11-29T17:12:50.488Z".to_owned()),
             until: Some("2026-11-29T17:13:50.488Z".to_owned()),
-            groups: vec![GroupCount {
-                group: "7c1f0e9a2b44".to_owned(),
-                count: 900,
-                task: Some("send_email".to_owned()),
-                error,
-            }],
-            other_count: 40,
+            groups: vec![group],
+            other_count: counts.without(listed).deaths,
             groups_estimated: false,
             samples: vec![dead()],
-        })))
+        }
+    }
+
+    pub(super) fn digest() -> Event {
+        let deaths = |deaths| Counts { deaths, ..Counts::default() };
+        event(EventData::Digest(Box::new(digest_of(deaths(940), deaths(900)))))
     }
 
     pub(super) fn test() -> Event {
@@ -116,5 +172,29 @@ mod samples {
 
     pub(super) fn parsed(body: &super::Body) -> serde_json::Value {
         serde_json::from_slice(&body.bytes).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_said_as_people_say_them() {
+        for (numbers, expected) in [
+            ([940, 0, 0, 0], "940 jobs died"),
+            ([1, 1, 1, 1], "1 job died, 1 was retried, 1 ran through and 1 is exhausted"),
+            ([940, 12, 0, 3], "940 jobs died, 12 were retried and 3 are exhausted"),
+            ([0, 0, 1, 0], "1 job ran through"),
+            ([0, 2, 1, 0], "2 jobs were retried and 1 ran through"),
+            ([0, 0, 0, 2], "2 jobs are exhausted"),
+            ([0, 0, 0, 0], "nothing"),
+        ] {
+            let [deaths, retried, recovered, exhausted] = numbers;
+            let counts = Counts { deaths, retried, recovered, exhausted };
+            assert_eq!(in_words(&counts, false), expected);
+        }
+        let counts = Counts { retried: 2, exhausted: 1, ..Counts::default() };
+        assert_eq!(in_words(&counts, true), "2 more jobs were retried and 1 is exhausted");
     }
 }

@@ -1,14 +1,14 @@
 //! A Slack incoming webhook's message, to be read on a phone at three in the morning: what died, why, and where to
-//! look.
+//! look. What became of it is one line.
 //!
 //! Everything that comes from a record is escaped, so it can neither mention anybody nor build a link, and what would
 //! hide a text or turn its direction is written out.
 
 use serde_json::{Value, json};
 
-use super::Body;
+use super::{Body, in_words, jobs, listed};
 use crate::{
-    event::{Digest, ErrorText, Event, EventData, HookTest, JobDead},
+    event::{Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry},
     letter::{Reason, written_out},
 };
 
@@ -17,7 +17,7 @@ const SECTION: usize = 2_900;
 /// Of a notification's line, and of an error in a list.
 const LINE: usize = 300;
 /// What the line about groups that are not listed takes at most.
-const OTHERS: usize = 80;
+const OTHERS: usize = 200;
 /// Of a name.
 const NAME: usize = 100;
 /// Sub-exceptions that a line about an exception group names.
@@ -27,8 +27,10 @@ const TAB: &str = "    ";
 
 pub(super) fn body(event: &Event) -> Body {
     let (text, blocks) = match &event.data {
-        EventData::JobDead(dead) | EventData::JobExhausted(dead) => job_dead(dead),
-        EventData::JobRetried(retry) | EventData::JobRecovered(retry) => job_dead(&retry.dead),
+        EventData::JobDead(dead) => job_dead(dead),
+        EventData::JobRetried(retry) => job_retried(retry),
+        EventData::JobRecovered(retry) => job_recovered(retry),
+        EventData::JobExhausted(dead) => job_exhausted(dead),
         EventData::Digest(digest) => many(digest),
         EventData::HookTest(HookTest { source, hook, summary }) => {
             let line = format!("{} (hook {}, source {})", text(summary, LINE), text(hook, NAME), text(source, NAME));
@@ -45,10 +47,52 @@ fn job_dead(dead: &JobDead) -> (String, Vec<Value>) {
     let notification = format!("{task} died in {source}: {error}");
 
     let again = if dead.deaths > 1 { format!(" (its {} death)", nth(dead.deaths)) } else { String::new() };
-    let mut blocks = vec![
-        section(&format!("*{task}* died in *{source}*{}{again}: {}", after(dead), reason(dead))),
-        section(&code(&error_line_raw(&dead.error), SECTION)),
-    ];
+    let head = format!("*{task}* died in *{source}*{}{again}: {}", after(dead), reason(dead));
+    let mut blocks = vec![section(&head)];
+    blocks.extend(account(dead));
+    let rule = dead.rule.as_deref();
+    blocks.push(facts(dead, &[("rule", rule), ("next retry", dead.next_retry_at.as_deref())]));
+    (notification, blocks)
+}
+
+fn job_retried(retry: &JobRetry) -> (String, Vec<Value>) {
+    let dead = &retry.dead;
+    let (task, source) = (name(dead.task.as_deref(), "a job without a task"), text(&dead.source, NAME));
+    let nth = (dead.retries > 0).then(|| format!("{} retry", nth(dead.retries)));
+    let rule = dead.rule.as_deref().map(|rule| format!("rule {}", text(rule, NAME)));
+    let how: Vec<String> = nth.into_iter().chain(rule).collect();
+    let how = if how.is_empty() { String::new() } else { format!(" ({})", how.join(", ")) };
+    let head = format!("*{task}* was retried in *{source}*{how} after {}", error_line(&dead.error, LINE));
+    let facts = facts(dead, &[("retried", retry.retried_at.as_deref())]);
+    (format!("{task} was retried in {source}{how}"), vec![section(&head), facts])
+}
+
+fn job_recovered(retry: &JobRetry) -> (String, Vec<Value>) {
+    let dead = &retry.dead;
+    let (task, source) = (name(dead.task.as_deref(), "a job without a task"), text(&dead.source, NAME));
+    let which = if dead.retries > 0 { format!("its {} retry", nth(dead.retries)) } else { "a retry".to_owned() };
+    let rule = dead.rule.as_deref().map_or(String::new(), |rule| format!(" (rule {})", text(rule, NAME)));
+    let head = format!("*{task}* ran through in *{source}* after {which}{rule}");
+    let times = [("retried", retry.retried_at.as_deref()), ("ran through", retry.recovered_at.as_deref())];
+    let notification = format!("{task} ran through in {source} after {which}");
+    (notification, vec![section(&head), facts(dead, &times)])
+}
+
+fn job_exhausted(dead: &JobDead) -> (String, Vec<Value>) {
+    let (task, source) = (name(dead.task.as_deref(), "a job without a task"), text(&dead.source, NAME));
+    let died = if dead.deaths == 1 { "1 time".to_owned() } else { format!("{} times", dead.deaths) };
+    let retries = if dead.retries == 1 { "1 retry".to_owned() } else { format!("{} retries", dead.retries) };
+    let rule = dead.rule.as_deref().map_or(String::new(), |rule| format!(" by rule {}", text(rule, NAME)));
+    let why = format!("died {died}, {retries}{rule}; it waits for a person");
+    let mut blocks = vec![section(&format!("*{task}* is exhausted in *{source}*: {why}"))];
+    blocks.extend(account(dead));
+    blocks.push(facts(dead, &[]));
+    (format!("{task} is exhausted in {source}: {why}"), blocks)
+}
+
+/// What is known of the death: the error, and what the hook wants to see besides.
+fn account(dead: &JobDead) -> Vec<Value> {
+    let mut blocks = vec![section(&code(&error_line_raw(&dead.error), SECTION))];
     if let Some(traceback) = dead.traceback.as_deref().filter(|text| !text.trim().is_empty()) {
         // The end of a traceback says most.
         blocks.push(section(&code(last_chars(traceback.trim_end(), 2_000), SECTION)));
@@ -59,6 +103,11 @@ fn job_dead(dead: &JobDead) -> (String, Vec<Value>) {
     if let Some(payload) = &dead.payload {
         blocks.push(section(&code(&format!("payload (base64): {payload}"), SECTION)));
     }
+    blocks
+}
+
+/// Where to look, and when what happened; `more` facts at the end, as far as they are known.
+fn facts(dead: &JobDead, more: &[(&str, Option<&str>)]) -> Value {
     let mut facts = vec![
         format!("queue {}", name(dead.queue.as_deref(), "unknown")),
         format!("job {}", name(dead.job_id.as_deref(), "unknown")),
@@ -66,10 +115,9 @@ fn job_dead(dead: &JobDead) -> (String, Vec<Value>) {
         format!("group {}", text(&dead.group, NAME)),
         format!("history {}", text(&dead.history, NAME)),
     ];
-    facts.extend(dead.died_at.as_deref().map(|at| format!("died {}", text(at, NAME))));
-    facts.extend(dead.next_retry_at.as_deref().map(|at| format!("next retry {}", text(at, NAME))));
-    blocks.push(context(&facts.join("  ·  ")));
-    (notification, blocks)
+    let known = std::iter::once(("died", dead.died_at.as_deref())).chain(more.iter().copied());
+    facts.extend(known.filter_map(|(what, value)| Some(format!("{what} {}", text(value?, NAME)))));
+    context(&facts.join("  ·  "))
 }
 
 /// What the job had been through, where that led to its death.
@@ -96,29 +144,26 @@ fn reason(dead: &JobDead) -> String {
 
 fn many(digest: &Digest) -> (String, Vec<Value>) {
     let source = text(&digest.source, NAME);
-    let jobs = if digest.count == 1 { "job" } else { "jobs" };
+    let all = &digest.counts;
     let head = match digest.why.as_str() {
-        "existing" => format!("{} dead {jobs} were already in {source}", digest.count),
-        "overflow" => format!("{} {jobs} died in {source} while this hook did not answer", digest.count),
-        _ => format!("{} more {jobs} died in {source}", digest.count),
+        "existing" => format!("{} dead {} were already in {source}", all.deaths, jobs(all.deaths)),
+        "overflow" => format!("{} in {source} while this hook did not answer", in_words(all, false)),
+        _ => format!("{} in {source}", in_words(all, true)),
     };
     let mut blocks = vec![section(&format!("*{head}*"))];
     let about = if digest.groups_estimated { "about " } else { "" };
-    let (mut lines, mut listed) = (String::new(), 0_u64);
+    let (mut lines, mut shown) = (String::new(), Vec::new());
     for group in &digest.groups {
-        let task = name(group.task.as_deref(), "no task");
-        let (error, id) = (error_line(&group.error, LINE), text(&group.group, NAME));
-        let line = format!("• {about}{} × *{task}*: {error} (group {id})\n", group.count);
+        let line = group_line(group, about);
         if lines.len() + line.len() > SECTION - OTHERS {
             break;
         }
         lines.push_str(&line);
-        listed = listed.saturating_add(group.count);
+        shown.push(group.counts);
     }
-    let others = digest.count.saturating_sub(listed);
-    if !lines.is_empty() && others > 0 {
-        let deaths = if others == 1 { "death" } else { "deaths" };
-        lines.push_str(&format!("and {about}{others} more {deaths} in other groups"));
+    let others = all.without(shown.into_iter().sum());
+    if !lines.is_empty() && others.events() > 0 {
+        lines.push_str(&format!("and {about}{} in other groups", others_in_words(&others)));
     }
     if !lines.is_empty() {
         blocks.push(section(&lines));
@@ -132,6 +177,33 @@ fn many(digest: &Digest) -> (String, Vec<Value>) {
         blocks.push(context(&times.join("  ·  ")));
     }
     (head, blocks)
+}
+
+/// How many died of what, and what became of them.
+fn group_line(group: &GroupCount, about: &str) -> String {
+    let (task, error) = (name(group.task.as_deref(), "no task"), error_line(&group.error, LINE));
+    let Counts { deaths, retried, recovered, exhausted } = group.counts;
+    let died = if deaths > 0 { format!("{about}{deaths} × ") } else { String::new() };
+    let mut rest = vec![format!("group {}", text(&group.group, NAME))];
+    for (number, what) in [(retried, "retried"), (recovered, "ran through"), (exhausted, "exhausted")] {
+        if number > 0 {
+            rest.push(format!("{about}{number} {what}"));
+        }
+    }
+    format!("• {died}*{task}*: {error} ({})\n", rest.join(", "))
+}
+
+/// `40 more deaths and 3 more retries`.
+fn others_in_words(counts: &Counts) -> String {
+    let parts = [
+        (counts.deaths, "death", "deaths"),
+        (counts.retried, "retry", "retries"),
+        (counts.recovered, "recovery", "recoveries"),
+        (counts.exhausted, "exhausted job", "exhausted jobs"),
+    ];
+    let part =
+        |(number, one, many)| (number > 0).then(|| format!("{number} more {}", if number == 1 { one } else { many }));
+    listed(parts.into_iter().filter_map(part).collect())
 }
 
 fn nth(number: u32) -> String {
@@ -253,6 +325,110 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_digest_says_what_became_of_its_groups() {
+        let counts = |numbers: [u64; 4]| {
+            let [deaths, retried, recovered, exhausted] = numbers;
+            Counts { deaths, retried, recovered, exhausted }
+        };
+        let error = "*send_email*: ConnectionError: smtp.example.test:25 timed out after 10.0s (group 7c1f0e9a2b44";
+        for (all, of_group, why, head, lines) in [
+            (
+                [940, 12, 3, 1],
+                [900, 12, 3, 1],
+                "rate",
+                "940 more jobs died, 12 were retried, 3 ran through and 1 is exhausted in orders",
+                format!("• 900 × {error}, 12 retried, 3 ran through, 1 exhausted)\nand 40 more deaths in other groups"),
+            ),
+            (
+                [0, 12, 1, 1],
+                [0, 10, 0, 0],
+                "rate",
+                "12 more jobs were retried, 1 ran through and 1 is exhausted in orders",
+                format!(
+                    "• {error}, 10 retried)\nand 2 more retries, 1 more recovery and 1 more exhausted job in other groups"
+                ),
+            ),
+            (
+                [0, 0, 1, 0],
+                [0, 0, 1, 0],
+                "overflow",
+                "1 job ran through in orders while this hook did not answer",
+                format!("• {error}, 1 ran through)\n"),
+            ),
+        ] {
+            let digest = Digest { why: why.to_owned(), ..samples::digest_of(counts(all), counts(of_group)) };
+            let value = samples::parsed(&body(&samples::event(EventData::Digest(Box::new(digest)))));
+            assert_eq!(value["text"], head);
+            assert_eq!(block_text(&value["blocks"][0]), format!("*{head}*"));
+            assert_eq!(block_text(&value["blocks"][1]), lines);
+        }
+    }
+
+    fn message(event: &Event) -> (String, Vec<String>) {
+        let value = samples::parsed(&body(event));
+        let blocks = value["blocks"].as_array().unwrap().iter().map(block_text).collect();
+        (value["text"].as_str().unwrap().to_owned(), blocks)
+    }
+
+    const FACTS: &str = "queue default  ·  job d40ec568  ·  entry 1795972370488-0  ·  group 7c1f0e9a2b44  ·  history same  ·  \
+                         died 2026-11-29T17:12:50.488Z";
+
+    #[test]
+    fn a_retry_and_how_it_went_are_one_line() {
+        let (notification, blocks) = message(&samples::retried());
+        assert_eq!(notification, "send_email was retried in orders (2nd retry, rule dependency-flaky)");
+        let error = "ConnectionError: smtp.example.test:25 timed out after 10.0s";
+        assert_eq!(
+            blocks,
+            [
+                format!("*send_email* was retried in *orders* (2nd retry, rule dependency-flaky) after {error}"),
+                format!("{FACTS}  ·  retried 2026-11-29T17:32:51.000Z"),
+            ]
+        );
+        let (notification, blocks) = message(&samples::recovered());
+        assert_eq!(notification, "send_email ran through in orders after its 2nd retry");
+        assert_eq!(
+            blocks,
+            [
+                "*send_email* ran through in *orders* after its 2nd retry (rule dependency-flaky)".to_owned(),
+                format!("{FACTS}  ·  retried 2026-11-29T17:32:51.000Z  ·  ran through 2026-11-29T17:32:52.000Z"),
+            ]
+        );
+        // What is not known is not made up.
+        let retry = || Box::new(JobRetry { dead: samples::dead(), ..JobRetry::default() });
+        let (notification, _) = message(&samples::event(EventData::JobRetried(retry())));
+        assert_eq!(notification, "send_email was retried in orders");
+        let (notification, _) = message(&samples::event(EventData::JobRecovered(retry())));
+        assert_eq!(notification, "send_email ran through in orders after a retry");
+    }
+
+    #[test]
+    fn what_waits_for_a_person_says_so_and_why() {
+        let (notification, blocks) = message(&samples::exhausted());
+        let why = "died 4 times, 3 retries by rule dependency-flaky; it waits for a person";
+        assert_eq!(notification, format!("send_email is exhausted in orders: {why}"));
+        assert_eq!(
+            blocks,
+            [
+                format!("*send_email* is exhausted in *orders*: {why}"),
+                "```ConnectionError: smtp.example.test:25 timed out after 10.0s```".to_owned(),
+                FACTS.to_owned(),
+            ]
+        );
+        let once = JobDead { retries: 1, ..samples::dead() };
+        let (notification, _) = message(&samples::event(EventData::JobExhausted(Box::new(once))));
+        assert_eq!(notification, "send_email is exhausted in orders: died 1 time, 1 retry; it waits for a person");
+    }
+
+    #[test]
+    fn a_death_that_will_be_retried_says_by_which_rule_and_when() {
+        let some = |text: &str| Some(text.to_owned());
+        let dead = JobDead { rule: some("flaky"), next_retry_at: some("2026-11-29T17:22:50.488Z"), ..samples::dead() };
+        let (_, blocks) = message(&samples::event(EventData::JobDead(Box::new(dead))));
+        assert_eq!(blocks[2], format!("{FACTS}  ·  rule flaky  ·  next retry 2026-11-29T17:22:50.488Z"));
+    }
+
     fn headline(dead: JobDead) -> String {
         let value = samples::parsed(&body(&samples::event(EventData::JobDead(Box::new(dead)))));
         block_text(&value["blocks"][0])
@@ -346,13 +522,19 @@ mod tests {
             let error = ErrorText { kind: some(), message: some() };
             let dead = JobDead {
                 source: text.clone(), entry_id: text.clone(), job_id: some(), task: some(), queue: some(), reason: some(),
-                error: error.clone(), history: text.clone(), group: text.clone(), died_at: some(), traceback: some(),
+                error: error.clone(), history: text.clone(), group: text.clone(), died_at: some(), rule: some(), traceback: some(),
                 attempt_errors: Some(vec![text.clone(); 10]), payload: some(), ..JobDead::default()
             };
-            let group = crate::event::GroupCount { group: text.clone(), count: 1, task: some(), error };
+            let (most, all) = (u64::MAX / 20, |n| Counts { deaths: n, retried: n, recovered: n, exhausted: n });
+            let group = GroupCount { group: text.clone(), counts: all(most), task: some(), error };
             let digest = Digest {
-                source: text.clone(), count: 3, groups: vec![group; 10], samples: vec![dead.clone(); 3], ..Digest::default()
+                source: text.clone(), counts: all(u64::MAX), groups: vec![group; 10], samples: vec![dead.clone(); 3],
+                groups_estimated: true, ..Digest::default()
             };
+            let retry = || Box::new(JobRetry { dead: dead.clone(), retried_at: some(), recovered_at: some() });
+            keeps_slacks_limits(&samples::event(EventData::JobRetried(retry())));
+            keeps_slacks_limits(&samples::event(EventData::JobRecovered(retry())));
+            keeps_slacks_limits(&samples::event(EventData::JobExhausted(Box::new(dead.clone()))));
             keeps_slacks_limits(&samples::event(EventData::JobDead(Box::new(dead))));
             keeps_slacks_limits(&samples::event(EventData::Digest(Box::new(digest))));
         }

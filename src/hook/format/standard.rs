@@ -40,12 +40,19 @@ mod tests {
     }
 
     #[test]
-    fn digests_and_tests_have_the_same_frame() {
-        for (event, kind) in [(samples::digest(), "dlq.digest"), (samples::test(), "hook.test")] {
+    fn every_other_event_has_the_same_frame() {
+        for (event, kind) in [
+            (samples::retried(), "job.retried"),
+            (samples::recovered(), "job.recovered"),
+            (samples::exhausted(), "job.exhausted"),
+            (samples::digest(), "dlq.digest"),
+            (samples::test(), "hook.test"),
+        ] {
             let value = samples::parsed(&body(&event));
             assert_eq!(value["type"], kind);
             assert_eq!(value["timestamp"], "2026-11-29T17:12:50.488Z");
             assert_eq!(value["data"]["source"], "orders");
+            assert_eq!(value["data"], serde_json::to_value(&event.data).unwrap());
         }
     }
 }

@@ -50,6 +50,8 @@ if not cursor then
   if ARGV[3] == '1' then
     loss = 'ledger'
   end
+  -- Whatever there is to read is read anew, so nothing is left to be judged.
+  redis.call('HDEL', KEYS[2], 'judged', 'judge_until')
   if length == 0 then
     cursor = last
   else
@@ -69,7 +71,7 @@ elseif before(last, cursor) then
   cursor = '0-0'
   seen = added - length
   state['existing_until'] = nil
-  redis.call('HDEL', KEYS[2], 'existing_until', 'existing_tally')
+  redis.call('HDEL', KEYS[2], 'existing_until', 'existing_tally', 'judged', 'judge_until')
 elseif seen > added then
   seen = added
 end

@@ -1,17 +1,17 @@
--- Commits a batch of deaths: job records, outbox, counters and cursor.
+-- Commits a batch of deaths where there are no rules: job records, outbox, counters and cursor.
 -- KEYS  1 lease  2 state  3 outbox  4… one job record for each death that has a job id, in order
 -- ARGV  1 token  2 the cursor the batch was read after  3 the cursor from now on  4 how long a job is remembered (ms)
 --       5 existing: '' (not now), 'counting' or 'done'  6 its tally, or its digest or ''  7 time of the digest (ms)
 --       8… for each death four: '1' if it has a job id else '0'; the event's time (ms); the event's data as JSON up to
 --       the value of `deaths`, or '' for no event; its data after the value of `retries`
 -- Gives {'OK', events in the outbox, then for each death of a job that died before: number of the death in the batch
---       (from 0), deaths, retries} or {'FENCED'} or {'MOVED'}
+--       (from 0), deaths, retries} or {'FENCED'} or {'MOVED'} (also if there are rules by now)
 -- One step, because a crash between any two of these writes would lose an event or write it twice.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
 end
-local state = redis.call('HMGET', KEYS[2], 'cursor', 'seen', 'deaths')
-if state[1] ~= ARGV[2] then
+local state = redis.call('HMGET', KEYS[2], 'cursor', 'seen', 'deaths', 'generation')
+if state[1] ~= ARGV[2] or (state[4] and (tonumber(state[4]) or 0) ~= 0) then
   return {'MOVED'}
 end
 local remember = ARGV[4]

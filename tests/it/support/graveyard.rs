@@ -31,9 +31,13 @@ const FAILURES: [(&str, &str, &str, &str); 5] = [
 
 /// The `n`th realistic letter: about 1 KB, another job each, tasks and errors and the order of fields varied.
 pub(crate) fn letter(namespace: &str, n: u64) -> Fields {
+    letter_at(namespace, n, DIED_AT + n)
+}
+
+/// The same, buried at this time (in milliseconds).
+pub(crate) fn letter_at(namespace: &str, n: u64, died_at: u64) -> Fields {
     let (task, kind, message, file) = FAILURES[usize::try_from(n % 5).expect("below five")];
     let message = message.replace('#', &(n * 7 + 1).to_string());
-    let died_at = DIED_AT + n;
     let line = message.replace('\n', " ");
     let short = kind.rsplit('.').next().unwrap_or(kind);
     let detail = format!(
@@ -91,11 +95,21 @@ pub(crate) async fn bury_many(
     namespace: &str,
     numbers: std::ops::Range<u64>,
 ) -> Vec<String> {
+    bury_all(con, namespace, numbers.map(|n| letter(namespace, n))).await
+}
+
+/// Appends letters, many in one go; returns their ids in order.
+pub(crate) async fn bury_all(
+    con: &mut MultiplexedConnection,
+    namespace: &str,
+    letters: impl Iterator<Item = Fields>,
+) -> Vec<String> {
     let mut ids = Vec::new();
-    for chunk in numbers.collect::<Vec<_>>().chunks(PIPELINED) {
+    let mut letters = letters.peekable();
+    while letters.peek().is_some() {
         let mut pipe = Pipeline::new();
-        for &n in chunk {
-            pipe.cmd("XADD").arg(dlq(namespace)).arg("*").arg(letter(namespace, n));
+        for letter in letters.by_ref().take(PIPELINED) {
+            pipe.cmd("XADD").arg(dlq(namespace)).arg("*").arg(letter);
         }
         let written: RedisResult<Vec<String>> = pipe.query_async(con).await;
         ids.extend(written.expect("the letters can be appended"));

@@ -9,6 +9,16 @@ use super::graveyard::dlq;
 /// How often each DLQ entry stands on the outbox, by entry id; the `webhook-id`'s last part is not looked at.
 pub(crate) async fn announced(con: &mut MultiplexedConnection, namespace: &str) -> BTreeMap<String, u32> {
     let mut times = BTreeMap::new();
+    for (kind, data) in outbox(con, namespace).await {
+        if kind == "job.dead" {
+            *times.entry(data["entry_id"].as_str().expect("it names its entry").to_owned()).or_default() += 1;
+        }
+    }
+    times
+}
+
+/// The events about jobs that stand on the outbox, in order: kind and data.
+pub(crate) async fn outbox(con: &mut MultiplexedConnection, namespace: &str) -> Vec<(String, serde_json::Value)> {
     let outbox: redis::streams::StreamRangeReply = redis::cmd("XRANGE")
         .arg(format!("{{{namespace}}}:sexton:outbox:deaths"))
         .arg("-")
@@ -16,15 +26,12 @@ pub(crate) async fn announced(con: &mut MultiplexedConnection, namespace: &str) 
         .query_async(con)
         .await
         .expect("the outbox can be read");
-    for entry in outbox.ids {
+    let event = |entry: redis::streams::StreamId| {
         let kind: String = entry.get("type").expect("every event has a type");
-        if kind == "job.dead" {
-            let data: String = entry.get("data").expect("every event has data");
-            let data: serde_json::Value = serde_json::from_str(&data).expect("an event's data is JSON");
-            *times.entry(data["entry_id"].as_str().expect("it names its entry").to_owned()).or_default() += 1;
-        }
-    }
-    times
+        let data: String = entry.get("data").expect("every event has data");
+        (kind, serde_json::from_str(&data).expect("an event's data is JSON"))
+    };
+    outbox.ids.into_iter().map(event).collect()
 }
 
 /// The ids in the DLQ, in order.

@@ -1,12 +1,17 @@
 //! What the tests stand on.
 #![allow(dead_code, clippy::unwrap_used, reason = "not every binary uses every part; a test that cannot go on panics")]
 
+pub(crate) mod audit;
+pub(crate) mod faketime;
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
 pub(crate) mod ledger;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
+pub(crate) mod stage;
+pub(crate) mod workers;
+pub(crate) mod yard;
 
 use std::{future::Future, time::Duration};
 

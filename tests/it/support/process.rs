@@ -12,7 +12,11 @@ use std::{
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use super::{SOON, eventually, signal};
+use super::{
+    SOON, eventually,
+    faketime::{self, FakeClock},
+    signal,
+};
 
 /// For one HTTP exchange.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -126,6 +130,7 @@ impl Process {
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
+        faketime::forget(self.pid());
     }
 
     /// Its exit status, if it has ended.
@@ -170,6 +175,7 @@ impl Drop for Process {
         // It may have ended by itself; then there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        faketime::forget(self.pid());
         if std::thread::panicking() {
             // Shown by the test harness with the failed test.
             #[allow(clippy::print_stderr, reason = "this is what a person needs to see why a test failed")]
@@ -208,11 +214,32 @@ pub(crate) struct Sexton {
 impl Sexton {
     /// `sexton run -c <file>` with this configuration. Let it listen on port 0 and ask [`Sexton::http`] for the port.
     pub(crate) fn run(config: &str) -> Sexton {
+        Sexton::run_with(config, &[])
+    }
+
+    /// The same with more files beside the configuration, by name and text: `rules: [rules.yaml]` is one of them.
+    pub(crate) fn run_with(config: &str, files: &[(&str, &str)]) -> Sexton {
+        Sexton::start(config, files, 0)
+    }
+
+    /// The same on a pod whose clock is off by so many seconds.
+    pub(crate) fn run_off_time(config: &str, files: &[(&str, &str)], seconds: i64) -> Sexton {
+        Sexton::start(config, files, seconds)
+    }
+
+    fn start(config: &str, files: &[(&str, &str)], off_by_seconds: i64) -> Sexton {
         let folder = tempfile::Builder::new().prefix("sexton-").tempdir().expect("a temporary folder can be made");
-        let file = folder.path().join("sexton.yaml");
-        std::fs::write(&file, config).expect("the configuration can be written");
-        let process = Process::start(command().arg("run").arg("-c").arg(&file));
-        Sexton { process, folder }
+        for (name, text) in files.iter().chain(&[("sexton.yaml", config)]) {
+            std::fs::write(folder.path().join(name), text).expect("the configuration can be written");
+        }
+        let mut command = command();
+        command.arg("run").arg("-c").arg(folder.path().join("sexton.yaml"));
+        if off_by_seconds != 0 {
+            let mut clock = FakeClock::in_folder(folder.path());
+            clock.step_ms(off_by_seconds * 1000);
+            clock.shown_to(&mut command);
+        }
+        Sexton { process: Process::start(&mut command), folder }
     }
 
     /// The folder of its configuration.

@@ -14,7 +14,11 @@ use redis::{AsyncConnectionConfig, Client, aio::MultiplexedConnection};
 use sexton::clock::monotonic;
 use tempfile::TempDir;
 
-use super::{SOON, signal};
+use super::{
+    SOON,
+    faketime::{self, FakeClock},
+    signal,
+};
 
 /// Names the server goes by; the first one on the PATH is taken.
 const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
@@ -36,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) maxclients: Option<u32>,
     /// Listen on a TCP port of the loopback as well.
     pub(crate) tcp: bool,
+    /// A wall clock that [`Redis::step_clock`] can step.
+    pub(crate) stepped_clock: bool,
     /// Any other arguments of `redis-server`.
     pub(crate) more: Vec<String>,
 }
@@ -46,6 +52,7 @@ pub(crate) struct Redis {
     folder: TempDir,
     options: Options,
     port: Option<u16>,
+    clock: Option<FakeClock>,
     server: Option<Child>,
 }
 
@@ -58,7 +65,8 @@ impl Redis {
     /// With these options.
     pub(crate) async fn with(options: Options) -> Redis {
         let folder = tempfile::Builder::new().prefix("sexton-").tempdir().expect("a temporary folder can be made");
-        let mut redis = Redis { folder, options, port: None, server: None };
+        let clock = options.stepped_clock.then(|| FakeClock::in_folder(folder.path()));
+        let mut redis = Redis { folder, options, port: None, clock, server: None };
         redis.start_again().await;
         redis
     }
@@ -115,6 +123,9 @@ impl Redis {
             command.args(["--maxclients", &limit.to_string()]);
         }
         command.args(&options.more);
+        if let Some(clock) = &self.clock {
+            clock.shown_to(&mut command);
+        }
         command
     }
 
@@ -206,7 +217,22 @@ impl Redis {
     }
 
     fn ended(&mut self) -> ExitStatus {
-        self.server.take().expect("it is running").wait().expect("a child can be waited for")
+        let mut server = self.server.take().expect("it is running");
+        let status = server.wait().expect("a child can be waited for");
+        faketime::forget(server.id());
+        status
+    }
+
+    /// Steps its clock, forwards or (negative) backwards: at once, also while it runs. Keys expire by this clock; a
+    /// blocking read waits by the machine's.
+    pub(crate) fn step_clock(&mut self, seconds: i64) {
+        self.clock.as_mut().expect("it was started with `stepped_clock`").step_ms(seconds * 1000);
+    }
+
+    /// Stops its clock at this moment, in milliseconds since 1970: time passes only when it is set again. A blocking read
+    /// then waits until there is something to read.
+    pub(crate) fn stop_clock_at(&self, ms: i64) {
+        self.clock.as_ref().expect("it was started with `stepped_clock`").stand_still_at(ms);
     }
 
     /// Makes it hang (SIGSTOP): connections stay open, nothing is answered.
@@ -226,6 +252,7 @@ impl Drop for Redis {
             // SIGKILL ends a frozen process, too. It may have ended by itself; then there is nothing to do.
             let _ = server.kill();
             let _ = server.wait();
+            faketime::forget(server.id());
         }
     }
 }

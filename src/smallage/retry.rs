@@ -1,0 +1,193 @@
+//! The atomic retry.
+
+use std::collections::HashMap;
+
+use super::{
+    Smallage,
+    connection::{Arg, KeyList},
+    reply::Reply,
+    store::{AUDIT_LINES, REMEMBER_JOBS},
+};
+use crate::{
+    clock::millis,
+    event::Lane,
+    ledger::{Flight, Lease, Place, Refusal, Result, Retried, Retry, StoreError, Whereabouts},
+    letter::Millis,
+};
+
+/// Retries in one step at most; Redis does nothing else meanwhile.
+const TOGETHER: usize = 100;
+
+impl Smallage {
+    pub(super) async fn raise(&self, lease: &Lease, generation: u64, retries: Vec<Retry>) -> Result<Vec<Retried>> {
+        let mut all = Vec::with_capacity(retries.len());
+        let mut retries = retries.into_iter().peekable();
+        while retries.peek().is_some() {
+            let mut together = || retries.by_ref().take(TOGETHER).collect();
+            let (first, second): (Vec<Retry>, Vec<Retry>) = (together(), together());
+            if second.is_empty() {
+                all.extend(self.raise_some(lease, generation, first).await?);
+                continue;
+            }
+            // While Redis works on the one, the other is written down.
+            let first = self.raise_some(lease, generation, first);
+            let (first, second) = tokio::join!(first, self.raise_some(lease, generation, second));
+            all.extend(first?.into_iter().chain(second?));
+        }
+        Ok(all)
+    }
+
+    async fn raise_some(&self, lease: &Lease, generation: u64, retries: Vec<Retry>) -> Result<Vec<Retried>> {
+        let token = lease.token();
+        let mut keys = KeyList::new(vec![
+            self.keys.lease(),
+            self.keys.state(),
+            self.keys.dlq(),
+            self.keys.flights(),
+            self.keys.outbox(Lane::Deaths),
+            self.keys.audit(),
+        ]);
+        let (departures, flights): (Vec<_>, Vec<_>) = retries.into_iter().map(Departure::of).unzip();
+        let mut jsons = Vec::with_capacity(flights.len());
+        for flight in &flights {
+            // The script counts them in the order of the retries, so a job that is there twice has two.
+            keys.push(self.keys.job(flight.dead.job_id.as_deref().unwrap_or_default()));
+            let json = serde_json::to_string(flight);
+            jsons.push(json.map_err(|error| StoreError::Unexpected(format!("a flight: {error}")))?);
+        }
+        let (mut terms, mut terms_args, mut dedups) = (HashMap::new(), Vec::new(), Vec::new());
+        let mut each = Vec::with_capacity(7 * flights.len());
+        for (n, ((departure, flight), json)) in departures.iter().zip(&flights).zip(&jsons).enumerate() {
+            let new = terms.len() + 1;
+            let number = *terms.entry(Terms::of(departure, flight)).or_insert(new);
+            if number == new {
+                // A stream of another namespace may be in another slot of a cluster, so it must not even be named.
+                let stream = match self.keys.queue_of(&flight.stream) {
+                    Some(_) => keys.number(flight.stream.clone()),
+                    None => Arg::Int(0),
+                };
+                terms_args.extend([
+                    stream,
+                    keys.number(self.keys.due_group(generation, &flight.place)),
+                    Arg::Text(flight.place.pool.rule()),
+                    Arg::Text(flight.dead.task.as_deref().unwrap_or_default()),
+                    Arg::Int(departure.max_retries.into()),
+                    Arg::count(departure.max_queue_length),
+                    Arg::Int(departure.confirm_within),
+                ]);
+            }
+            if let Some(dedup) = flight.dedup.as_deref().filter(|dedup| !dedup.is_empty()) {
+                dedups.extend([
+                    Arg::place(n + 1),
+                    Arg::Text(dedup),
+                    keys.number(self.keys.dedup(dedup)),
+                    keys.number(self.keys.raised(dedup)),
+                ]);
+            }
+            each.extend([
+                Arg::Text(&flight.dead.entry_id),
+                Arg::Text(flight.dead.job_id.as_deref().unwrap_or_default()),
+                Arg::place(number),
+                Arg::Int(departure.retries.into()),
+                Arg::Int(departure.not_before.0),
+                Arg::Text(json),
+                Arg::Text(departure.event.as_deref().unwrap_or_default()),
+            ]);
+        }
+        let mut args = vec![
+            Arg::Text(&token),
+            Arg::count(generation),
+            Arg::Int(millis(REMEMBER_JOBS)),
+            Arg::Int(AUDIT_LINES),
+            Arg::place(terms.len()),
+        ];
+        args.append(&mut terms_args);
+        args.push(Arg::place(dedups.len() / 4));
+        args.append(&mut dedups);
+        args.append(&mut each);
+        let answer = self.commands.run_script(&self.scripts.retry, &keys.as_strs(), &args).await?;
+        let mut reply = Reply::of_script(answer)?;
+        let now = reply.time()?;
+        self.clock.set(now);
+        let mut announced = false;
+        let mut retried = Vec::with_capacity(flights.len());
+        for (departure, flight) in departures.into_iter().zip(flights) {
+            let told = reply.text()?;
+            retried.push(match Refusal::parse(&told) {
+                Some(refusal) => Retried::Refused(refusal),
+                None => {
+                    announced |= departure.event.is_some();
+                    let confirm_by = Millis(now.0.saturating_add(departure.confirm_within));
+                    let at = Whereabouts::Queue(told);
+                    Retried::Sent(Box::new(Flight { sent_at: now, confirm_by, at, seen_at: now, ..flight }))
+                }
+            });
+        }
+        if announced {
+            self.outbox_grew(Lane::Deaths);
+        }
+        Ok(retried)
+    }
+}
+
+/// What many retries have in common.
+#[derive(PartialEq, Eq, Hash)]
+struct Terms<'a> {
+    stream: &'a str,
+    place: &'a Place,
+    task: Option<&'a str>,
+    max_retries: u32,
+    max_queue_length: u64,
+    confirm_within: i64,
+}
+
+impl<'a> Terms<'a> {
+    fn of(departure: &Departure, flight: &'a Flight) -> Terms<'a> {
+        Terms {
+            stream: &flight.stream,
+            place: &flight.place,
+            task: flight.dead.task.as_deref(),
+            max_retries: departure.max_retries,
+            max_queue_length: departure.max_queue_length,
+            confirm_within: departure.confirm_within,
+        }
+    }
+}
+
+/// What of a retry is not in its flight.
+struct Departure {
+    retries: u32,
+    max_retries: u32,
+    not_before: Millis,
+    max_queue_length: u64,
+    /// In milliseconds, at least one.
+    confirm_within: i64,
+    event: Option<String>,
+}
+
+impl Departure {
+    /// And the flight, without what only the script knows.
+    fn of(retry: Retry) -> (Departure, Flight) {
+        let departure = Departure {
+            retries: retry.retries,
+            max_retries: retry.max_retries,
+            not_before: retry.not_before,
+            max_queue_length: retry.max_queue_length,
+            confirm_within: millis(retry.confirm_within).max(1),
+            event: retry.event,
+        };
+        let flight = Flight {
+            place: retry.place,
+            dead: retry.dead,
+            stream: retry.stream,
+            dedup: retry.dedup,
+            sent_at: Millis::default(),
+            confirm_by: Millis::default(),
+            rounds: retry.rounds,
+            at: Whereabouts::Queue(String::new()),
+            seen_at: Millis::default(),
+            failing: false,
+        };
+        (departure, flight)
+    }
+}

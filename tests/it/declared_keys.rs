@@ -1,0 +1,175 @@
+//! Scripts touch the keys they are given and no others, all with the namespace's hash tag: only then a Redis Cluster, and
+//! the services that copy it, can run them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::AsyncCommands as _;
+use sexton::{
+    event::Lane,
+    ledger::{AttachOptions, Judge, Judged, Lesson, OutboxId, Refusal, Relook, Retry, Settled, Verdict, Whereabouts},
+    letter::Millis,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
+};
+
+use crate::support::{
+    graveyard::{Fields, bury, letter},
+    redis::Redis,
+    yard::{NS, QUEUE, Yard, spent, waits},
+};
+
+/// What `MONITOR` tells of, one line a command.
+struct Monitor(BufReader<UnixStream>);
+
+impl Monitor {
+    async fn of(redis: &Redis) -> Monitor {
+        let mut stream = UnixStream::connect(redis.socket()).await.unwrap();
+        stream.write_all(b"MONITOR\r\n").await.unwrap();
+        let mut monitor = Monitor(BufReader::new(stream));
+        assert_eq!(monitor.line().await, "+OK");
+        monitor
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        self.0.read_until(b'\n', &mut line).await.unwrap();
+        String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
+
+    /// Whether a script made it, and its words, for every command up to this one.
+    async fn until(&mut self, last: &str) -> Vec<(bool, Vec<String>)> {
+        let mut commands = Vec::new();
+        loop {
+            let line = self.line().await;
+            let (head, words) = line.split_once("] ").unwrap();
+            let words = words_of(words);
+            if words.get(1).is_some_and(|word| word == last) {
+                return commands;
+            }
+            commands.push((head.ends_with(" lua"), words));
+        }
+    }
+}
+
+/// The quoted words of a line; what is escaped in them stays as it is shown.
+fn words_of(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted, mut escaped) = (Vec::new(), String::new(), false, false);
+    for c in text.chars() {
+        match (quoted, c) {
+            (true, '"') if !escaped => {
+                words.push(std::mem::take(&mut word));
+                quoted = false;
+            }
+            (true, c) => {
+                escaped = c == '\\' && !escaped;
+                word.push(c);
+            }
+            (false, '"') => quoted = true,
+            (false, _) => {}
+        }
+    }
+    words
+}
+
+/// Has every script do everything it can.
+async fn tour(yard: &mut Yard) {
+    let mut deduped: Fields = letter(NS, 2);
+    deduped.push((b"dedup".to_vec(), b"k".to_vec()));
+    let () = yard.con.set(format!("{{{NS}}}:dedup:k"), crate::support::graveyard::job_id(2)).await.unwrap();
+    bury(&mut yard.con, NS, &letter(NS, 1)).await;
+    bury(&mut yard.con, NS, &letter(NS, 1)).await;
+    let id = bury(&mut yard.con, NS, &deduped).await;
+    let other = bury(&mut yard.con, NS, &letter(NS, 3)).await;
+    yard.ingest(&waits).await;
+    bury(&mut yard.con, NS, &letter(NS, 1)).await;
+    let newest = yard.stream(&crate::support::graveyard::dlq(NS)).await[1].0.clone();
+    let foreign = Retry { stream: "partner:events".to_owned(), ..yard.planned(&other).await };
+    let young = Retry { not_before: Millis(i64::MAX), ..yard.planned(&id).await };
+    assert_eq!(yard.refusal(young).await, Refusal::TooYoung);
+    let first = yard.send(&newest).await;
+    let second = yard.send(&id).await;
+    assert_eq!(yard.refusal(foreign).await, Refusal::ForeignStream);
+    yard.ingest(&spent).await;
+    let place = first.place.clone();
+    let relook = Relook { groups: vec![(place.group.clone(), None)], pool: Some(Millis(5)) };
+    yard.ledger.relook(&yard.lease, yard.generation, &place.pool, &relook).await.unwrap();
+    yard.ledger.drop_due(&yard.lease, yard.generation, &[(place.clone(), id)]).await.unwrap();
+    let flights = [first.clone(), second.clone()];
+    yard.ledger.look(&flights).await.unwrap();
+    // More on the clock than is looked through whole.
+    let names: Vec<(i64, String)> = (0..1_001).map(|n| (n, format!("cron:{n}"))).collect();
+    let () = yard.con.zadd_multiple(format!("{{{NS}}}:sched"), &names).await.unwrap();
+    let () = yard.con.del(QUEUE).await.unwrap();
+    yard.ledger
+        .look(
+            &[Whereabouts::Clock("retry:x:1".to_owned()), first.at.clone()]
+                .map(|at| sexton::ledger::Flight { at, ..second.clone() }),
+        )
+        .await
+        .unwrap();
+    let event = Some("{}".to_owned());
+    let lesson = Lesson {
+        pool: place.pool.clone(),
+        group: Some(place.group.clone()),
+        learnt: "x".to_owned(),
+        held_until: Some(Millis(1)),
+        keep_until: Millis(i64::MAX),
+    };
+    let settled = flights.map(|flight| Settled { flight, verdict: Some(Verdict::Recovered), event: event.clone() });
+    yard.ledger.settle(&yard.lease, &settled, &[lesson]).await.unwrap();
+
+    let old = yard.ledger.adopt_rules(&yard.lease, &yard.cursor, "others").await.unwrap();
+    let judging = yard.ledger.judging().await.unwrap();
+    let (batch, counts) = yard.ledger.read_to_judge(&judging.judged, &judging.until, 10).await.unwrap();
+    let entries = batch.letters.iter().zip(counts).map(|(letter, counts)| Judged {
+        entry_id: letter.entry_id.clone(),
+        job_id: letter.job_id.clone(),
+        plan: waits(letter, counts),
+    });
+    let step = Judge { generation: old, from: judging.judged, to: batch.cursor.clone(), entries: entries.collect() };
+    yard.ledger.judge(&yard.lease, step).await.unwrap();
+    while yard.ledger.discard_old(&yard.lease, 2).await.unwrap() {}
+    yard.ledger.survey(&yard.lease).await.unwrap();
+    yard.ledger.check(&yard.lease, &yard.cursor).await.unwrap();
+    yard.ledger.attach(&yard.lease, AttachOptions::default()).await.unwrap();
+    yard.ledger.save_lane(&yard.lease, "oncall", Lane::Deaths, 0, "{}").await.unwrap();
+    yard.ledger.outbox_trim(&yard.lease, Lane::Deaths, OutboxId::default(), None).await.unwrap();
+    yard.ledger.renew(&yard.lease, std::time::Duration::from_secs(60)).await.unwrap();
+    yard.ledger.release(&yard.lease).await.unwrap();
+}
+
+#[tokio::test]
+async fn scripts_touch_only_the_keys_they_are_given() {
+    let mut yard = Yard::open().await;
+    let mut monitor = Monitor::of(&yard.redis).await;
+    tour(&mut yard).await;
+    let _: Option<String> = yard.con.get("the end").await.unwrap();
+    let mut given = BTreeSet::new();
+    let (mut scripts, mut touched) = (BTreeSet::new(), BTreeMap::<String, u32>::new());
+    for (by_script, words) in monitor.until("the end").await {
+        let command = words[0].to_uppercase();
+        if !by_script {
+            if command.starts_with("EVAL") {
+                let keys: usize = words[2].parse().unwrap();
+                given = words[3..3 + keys].iter().cloned().collect();
+                assert!(given.iter().all(|key| key.starts_with("{lrs}:")), "{given:?}");
+                scripts.insert(words[1].clone());
+            }
+            continue;
+        }
+        let key = match command.as_str() {
+            "TIME" => continue,
+            "XINFO" => &words[2],
+            _ => &words[1],
+        };
+        assert!(given.contains(key), "a script was not given {key}: {words:?}");
+        *touched.entry(command).or_default() += 1;
+    }
+    // By digest and by text: each was forgotten once.
+    assert!(scripts.len() >= 30, "{}", scripts.len());
+    for command in ["XDEL", "XADD", "DEL", "UNLINK", "ZADD", "ZREM", "HSET", "HDEL", "SET", "PEXPIRE", "ZMSCORE"] {
+        assert!(touched.contains_key(command), "the tour leaves out {command}: {touched:?}");
+    }
+}
