@@ -16,7 +16,7 @@ pub(super) fn judge(rule: &AlertRule, burst: &Burst, source: &str, samples: &Sam
     // How many, and in which cell the first of them.
     let mut by_cause: BTreeMap<CauseId, (u64, i64)> = BTreeMap::new();
     for cell in samples.since(now.0 - millis(burst.over)) {
-        let at = if cell.until == 0 { now.0 } else { cell.until };
+        let at = cell.end(now);
         for count in cell.counts.iter().filter(|count| count.first > 0) {
             let counted = by_cause.entry(count.cause).or_default();
             *counted = (counted.0 + u64::from(count.first), at);

@@ -1,6 +1,7 @@
 //! One step of the line: what was counted in it, and the level at its end.
 
 use super::cause::{CauseId, Causes};
+use crate::letter::Millis;
 
 /// Causes that one cell tells apart; the rests of tasks that it tells apart are as many again.
 const APART: usize = 48;
@@ -8,7 +9,7 @@ const APART: usize = 48;
 /// What was counted from the end of the cell before up to `until`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
-    /// Its end (ms): the time of a sample, or of the end of its minute where nobody took one.
+    /// Its end (ms): the time of a sample, or of the end of its minute where nobody took one; 0 until there is one.
     pub until: i64,
     /// The last level known in it, and when (ms) that was; none where no leader lived.
     pub level: Option<Level>,
@@ -55,6 +56,11 @@ impl Count {
 }
 
 impl Cell {
+    /// Its end (ms): `now` for the one that no sample has closed yet.
+    pub(super) fn end(&self, now: Millis) -> i64 {
+        if self.until == 0 { now.0 } else { self.until }
+    }
+
     /// Counts, and folds the rarest cause of the cell if that makes too many.
     pub(super) fn add(&mut self, count: Count, causes: &mut Causes) {
         if self.add_unbounded(count) {

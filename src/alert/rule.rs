@@ -59,7 +59,8 @@ pub struct Rising {
     pub buckets: u32,
     /// In how many of them the line must have risen.
     pub at_least: u32,
-    /// By how much it must have risen in total.
+    /// By how much it must have risen in total, where no bucket counts for more than twice its share of it, which is
+    /// `growth / at_least`.
     pub growth: u64,
 }
 

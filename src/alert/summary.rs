@@ -67,7 +67,7 @@ impl Samples {
                 died_again += u64::from(count.again);
                 left += u64::from(count.left);
                 if count.first > 0 {
-                    let at = if cell.until == 0 { now.0 } else { cell.until };
+                    let at = cell.end(now);
                     by_cause.entry(count.cause).or_insert((0, at)).0 += u64::from(count.first);
                 }
             }
@@ -105,7 +105,8 @@ mod tests {
         const MINUTE: i64 = 60_000;
         // Monday, 16 November 2026, 08:00 UTC, which is nine in Berlin.
         let nine = 1_794_816_000_000;
-        let schedule = Window::parse("0 9 * * Mon-Fri", chrono_tz::Europe::Berlin).expect("five fields");
+        let berlin = crate::rule::Zone::named("Europe/Berlin").expect("the database has it");
+        let schedule = Window::parse("0 9 * * Mon-Fri", berlin).expect("five fields");
         for (last, now, expected) in [
             (nine - MINUTE, nine - 1, None),
             (nine - MINUTE, nine, Some(nine)),
@@ -119,7 +120,7 @@ mod tests {
         ] {
             assert_eq!(due(&schedule, Millis(last), Millis(now)), expected.map(Millis), "{last} {now}");
         }
-        let often = Window::parse("* * * * *", chrono_tz::Europe::Berlin).expect("five fields");
+        let often = Window::parse("* * * * *", berlin).expect("five fields");
         assert_eq!(due(&often, Millis(nine), Millis(nine + 5 * MINUTE + 7)), Some(Millis(nine + 5 * MINUTE)));
         assert_eq!(due(&often, Millis(0), Millis(nine + 7)), Some(Millis(nine)));
     }

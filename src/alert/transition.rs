@@ -132,7 +132,7 @@ impl Scene<'_> {
         }
         let mut counted: BTreeMap<CauseId, (u64, i64)> = BTreeMap::new();
         for cell in self.samples.since(from) {
-            let last = if cell.until == 0 { self.now.0 } else { cell.until };
+            let last = cell.end(self.now);
             for count in cell.counts.iter().filter(|count| count.first > 0) {
                 counted.entry(count.cause).or_insert((0, last)).0 += u64::from(count.first);
             }

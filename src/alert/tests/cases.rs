@@ -533,8 +533,12 @@ fn events_are_counted_for_what_they_tell() {
     let mut line = Line::new(vec![new]);
     let dead = |task: &str, deaths| JobDead { deaths, ..Line::dead(task) };
     let retry = |task: &str| Box::new(JobRetry { dead: dead(task, 1), ..JobRetry::default() });
-    let known =
-        GroupCount { group: Line::dead("old").group, count: 1, task: None, error: crate::event::ErrorText::default() };
+    let known = GroupCount {
+        group: Line::dead("old").group,
+        counts: crate::event::Counts::default(),
+        task: None,
+        error: crate::event::ErrorText::default(),
+    };
     for data in [
         EventData::Digest(Box::new(Digest { groups: vec![known], ..Digest::default() })),
         EventData::JobDead(Box::new(dead("old", 1))),
