@@ -413,12 +413,17 @@ impl Reference {
         waiting.map(|(id, grave)| (id, newer(id, grave))).collect()
     }
 
-    /// Nothing is to be done any more, whatever the time: nobody lives, no verdict is open, and what is in the DLQ stays.
+    /// Nothing is to be done any more, whatever the time: nobody lives, no verdict is open, what is in the DLQ stays, and
+    /// the indexes of rules that are no longer in force are gone.
     pub(super) fn is_at_rest(&self, picture: &Picture) -> bool {
         let waiting = self.waiting(picture);
         self.places.is_empty()
             && waiting.iter().all(|(_, has_newer)| *has_newer)
             && picture.flights.is_empty()
+            && picture
+                .index
+                .keys()
+                .all(|set| set.split(':').next() == picture.state.get("generation").map(String::as_str))
             && picture.number("indexed") == i64::try_from(waiting.len()).expect("a few")
     }
 
