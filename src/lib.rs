@@ -4,6 +4,7 @@
 //! of it, the [`ledger`] commits it, [`delivery`] plans who is told when, a [`hook`] tells them. [`smallage`] is the one
 //! kind of source so far. `ARCHITECTURE.md` has the picture and the invariants.
 
+pub mod alert;
 pub mod cli;
 pub mod clock;
 pub mod config;
