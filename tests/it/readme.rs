@@ -65,7 +65,8 @@ fn every_event_command_state_and_invariant_that_is_named_exists() {
         }
         // `replicas::…` is in tests/it, `src/delivery/tests/properties::…` says its whole path.
         let file = if module.contains('/') { root.join(module) } else { root.join("tests/it").join(module) };
-        let source = std::fs::read_to_string(file.with_extension("rs")).unwrap_or_default();
+        let source = std::fs::read_to_string(file.with_extension("rs"));
+        let source = source.or_else(|_| std::fs::read_to_string(file.join("mod.rs"))).unwrap_or_default();
         assert!(source.contains(&format!("fn {test}(")), "ARCHITECTURE.md names {name}, which is not there");
         named += 1;
     }
