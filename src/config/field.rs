@@ -92,10 +92,7 @@ impl<'n> Field<'n> {
         let entries = self.entries(&format!("use these keys: {}", shape.keys.join(", ")), problems)?;
         for (key, _) in entries {
             let name = key.text.as_str();
-            if shape.later.contains(&name) {
-                let message = format!("{name:?} {} is not available in this version", shape.place);
-                problems.add(key.at, message, "remove it");
-            } else if !shape.keys.contains(&name) {
+            if !shape.keys.contains(&name) {
                 let help = match name {
                     "<<" => "merge keys are not supported: write the keys out".to_owned(),
                     _ => nearest_or_all(name, shape.keys, "keys"),

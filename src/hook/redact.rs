@@ -1,7 +1,7 @@
 //! What of an event leaves for one hook: only what it `include`s, with its `redact` patterns blanked out.
 //!
 //! Blanked out in: task, queue, reason, error type and message, traceback, the attempts' errors, the payload, a trace
-//! context that is none, the summary of a test; in everything about a job, and in the groups and samples of digests
+//! context that is none, the note of a purge, the summary of a test; in everything about a job, and in the groups and samples of digests
 //! alike. Left as they are: source, entry and job id, group, times, numbers, the history's verdict, the rule's name. A payload that
 //! is not text cannot be searched, so it stays behind where there is any pattern.
 
@@ -59,6 +59,7 @@ impl Leaving {
                     self.some(&mut group.error.message);
                 }
             }
+            EventData::Purged(purge) => self.some(&mut purge.note),
             EventData::HookTest(test) => self.text(&mut test.summary),
         }
         event

@@ -34,6 +34,7 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => {
             Flexiq { error: Some(alert.summary.clone()), ..blank(event, json!(alert)) }
         }
+        EventData::Purged(purge) => Flexiq { error: Some(purge.summary()), ..blank(event, json!(purge)) },
         EventData::HookTest(HookTest { source, hook, summary }) => {
             blank(event, json!({"source": source, "hook": hook, "message": summary}))
         }
@@ -169,6 +170,8 @@ mod tests {
         let value = samples::parsed(&body(&samples::event(digest)));
         assert_eq!(value["error"], "12 jobs were retried and 1 ran through in orders");
         assert_eq!((&value["count"], &value["retried"], &value["recovered"]), (&json!(0), &json!(12), &json!(1)));
+        let value = samples::parsed(&body(&samples::purged()));
+        assert_eq!((&value["event"], &value["count"]), (&json!("dlq.purged"), &json!(900_000)));
         let value = samples::parsed(&body(&samples::test()));
         assert_eq!((&value["event"], &value["message"]), (&json!("hook.test"), &json!("a test")));
     }

@@ -84,7 +84,7 @@ mod samples {
     //! The events that every form is shown.
 
     use crate::{
-        event::{Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry},
+        event::{Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry, Purge},
         letter::Millis,
     };
 
@@ -162,6 +162,17 @@ mod samples {
     pub(super) fn digest() -> Event {
         let deaths = |deaths| Counts { deaths, ..Counts::default() };
         event(EventData::Digest(Box::new(digest_of(deaths(940), deaths(900)))))
+    }
+
+    pub(super) fn purged() -> Event {
+        event(EventData::Purged(Purge {
+            source: "orders".to_owned(),
+            why: "purge".to_owned(),
+            by: "anna@host".to_owned(),
+            note: Some("<!channel> old".to_owned()),
+            count: 900_000,
+            ..Purge::default()
+        }))
     }
 
     pub(super) fn test() -> Event {

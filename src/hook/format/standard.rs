@@ -46,6 +46,7 @@ mod tests {
             (samples::recovered(), "job.recovered"),
             (samples::exhausted(), "job.exhausted"),
             (samples::digest(), "dlq.digest"),
+            (samples::purged(), "dlq.purged"),
             (samples::test(), "hook.test"),
         ] {
             let value = samples::parsed(&body(&event));
