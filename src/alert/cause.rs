@@ -67,7 +67,7 @@ impl Cause {
     }
 
     /// As a matcher sees it. What has been folded has no error and no history.
-    pub(super) fn subject<'a>(&'a self, source: &'a str) -> Subject<'a> {
+    pub fn subject<'a>(&'a self, source: &'a str) -> Subject<'a> {
         Subject {
             source,
             queue: &self.queue,
@@ -96,6 +96,13 @@ impl Cause {
             }
             labels
         })
+    }
+
+    /// Whether it is a group of its own, with everything that a matcher looks at: neither folded into a rest, nor with a
+    /// message so long that only its beginning is known.
+    pub fn is_whole(&self) -> bool {
+        let cut = |text: &Option<String>| text.as_ref().is_some_and(|text| text.ends_with('…'));
+        self.depth() == 0 && !cut(&self.error.kind) && !cut(&self.error.message)
     }
 
     /// How far it has been folded: not at all, into the rest of its task, or into the rest of everything.

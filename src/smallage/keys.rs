@@ -150,6 +150,11 @@ impl Keys {
         format!("{}sexton:raised:{dedup}", self.prefix)
     }
 
+    /// What the watch over the line remembers: a hash.
+    pub fn watch(&self) -> String {
+        format!("{}sexton:watch", self.prefix)
+    }
+
     /// The audit log: a stream.
     pub fn audit(&self) -> String {
         format!("{}sexton:audit", self.prefix)
@@ -198,6 +203,7 @@ mod tests {
             (keys.held(), "{lrs}:sexton:held"),
             (keys.flights(), "{lrs}:sexton:flights"),
             (keys.raised("order:7"), "{lrs}:sexton:raised:order:7"),
+            (keys.watch(), "{lrs}:sexton:watch"),
             (keys.audit(), "{lrs}:sexton:audit"),
         ] {
             assert_eq!(key, expected);

@@ -17,8 +17,8 @@ use crate::{
     config::{SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Lane},
     ledger::{
-        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, RetryLedger, SavedLane, Survey, TryLease,
+        AlertLedger, AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
+        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, Survey, TryLease,
     },
 };
 
@@ -68,6 +68,7 @@ pub(super) struct Scripts {
     pub(super) relook: Script,
     pub(super) look: Script,
     pub(super) settle: Script,
+    pub(super) save_watch: Script,
 }
 
 /// A script of several files: parts that others have as well, and its own last.
@@ -78,7 +79,7 @@ macro_rules! script {
 }
 
 /// Opens a source, whatever its kind. Does no IO. Where a [`Ledger`] is enough, it is one.
-pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn RetryLedger>, NamespaceError> {
+pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn AlertLedger>, NamespaceError> {
     match &source.kind {
         SourceKind::Smallage(config) => Ok(Arc::new(Smallage::new(&source.name, config.clone())?)),
     }
@@ -114,6 +115,7 @@ impl Smallage {
                 relook: script!("relook.lua"),
                 look: script!("parts/entries.lua", "look.lua"),
                 settle: script!("parts/writes.lua", "settle.lua"),
+                save_watch: script!("parts/writes.lua", "watch_save.lua"),
             },
             clock: StoreClock::default(),
             uid: RwLock::default(),

@@ -1,4 +1,5 @@
--- Part of commit_plans.lua, judge.lua, retry.lua and settle.lua: writes that cannot end a script half way through.
+-- Part of commit_plans.lua, judge.lua, retry.lua, settle.lua and watch_save.lua: writes that cannot end a script half way
+-- through.
 -- A script is not rolled back: what could fail is tried before the first write, or does not matter.
 local call, pcall = redis.call, redis.pcall
 
