@@ -99,10 +99,11 @@ impl Cause {
     }
 
     /// Whether it is a group of its own, with everything that a matcher looks at: neither folded into a rest, nor with a
-    /// message so long that only its beginning is known.
+    /// text so long that only its beginning is known.
     pub fn is_whole(&self) -> bool {
-        let cut = |text: &Option<String>| text.as_ref().is_some_and(|text| text.ends_with('…'));
-        self.depth() == 0 && !cut(&self.error.kind) && !cut(&self.error.message)
+        let ErrorText { kind, message } = &self.error;
+        let texts = [Some(&self.task), Some(&self.queue), kind.as_ref(), message.as_ref()];
+        self.depth() == 0 && !texts.into_iter().flatten().any(|text| text.ends_with('…'))
     }
 
     /// How far it has been folded: not at all, into the rest of its task, or into the rest of everything.

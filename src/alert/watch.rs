@@ -270,8 +270,7 @@ impl Watch {
         };
         let firing = self.incidents.live().iter().filter(|incident| incident.state == State::Firing);
         let firing = firing.filter_map(|incident| {
-            let changed =
-                Changed { change: Change::Repeat, incident: incident.clone(), reading: reading(incident) };
+            let changed = Changed { change: Change::Repeat, incident: incident.clone(), reading: reading(incident) };
             again(changed, now)
         });
         let fresh = |past: &&Past| now.0.saturating_sub(past.resolved_at.0) < millis(REMIND_FOR);

@@ -91,7 +91,7 @@ impl Smallage {
                 Arg::Int(departure.retries.into()),
                 Arg::Int(departure.not_before.0),
                 Arg::Text(json),
-                Arg::Text(departure.event.as_deref().unwrap_or_default()),
+                Arg::Text(&departure.event),
             ]);
         }
         let mut args = vec![
@@ -116,7 +116,7 @@ impl Smallage {
             retried.push(match Refusal::parse(&told) {
                 Some(refusal) => Retried::Refused(refusal),
                 None => {
-                    announced |= departure.event.is_some();
+                    announced = true;
                     let confirm_by = Millis(now.0.saturating_add(departure.confirm_within));
                     let at = Whereabouts::Queue(told);
                     Retried::Sent(Box::new(Flight { sent_at: now, confirm_by, at, seen_at: now, ..flight }))
@@ -162,7 +162,7 @@ struct Departure {
     max_queue_length: u64,
     /// In milliseconds, at least one.
     confirm_within: i64,
-    event: Option<String>,
+    event: String,
 }
 
 impl Departure {

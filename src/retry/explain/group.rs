@@ -64,20 +64,21 @@ impl GroupFacts<'_> {
             );
         }
         if let Some(window) = terms.window.as_ref().filter(|window| !window.is_open(now)) {
-            let until = window.opens_after(now).map_or("for good".to_owned(), |at| format!("until {}", moment(now, at)));
+            let until =
+                window.opens_after(now).map_or("for good".to_owned(), |at| format!("until {}", moment(now, at)));
             return format!("Rule {rule} retries them, but its window (`{window}`) is closed {until}.");
         }
         let in_flight = self.aloft.of_group(self.place);
         let retries = |count: u32| counted(u64::from(count), "retry", "retries");
         if proven {
             let allowed = self.group.allowed(now, terms, doubted_at);
-            return format!("Rule {rule} retries them, and they run through: {in_flight} of at most {} in flight.", retries(allowed));
+            return format!(
+                "Rule {rule} retries them, and they run through: {in_flight} of at most {} in flight.",
+                retries(allowed)
+            );
         }
         if in_flight > 0 {
-            return format!(
-                "Rule {rule} has sent {} ahead and waits for the outcome: {ahead}.",
-                retries(in_flight)
-            );
+            return format!("Rule {rule} has sent {} ahead and waits for the outcome: {ahead}.", retries(in_flight));
         }
         format!(
             "Rule {rule} retries a job {} after its death at the earliest, {} at most: {goes} ahead, and {ahead}.",

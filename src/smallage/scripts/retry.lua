@@ -8,7 +8,7 @@
 --       then the number of jobs with a dedup key, and for each four: number of the retry (from 1); the dedup key; its
 --       claim; our claim
 --       then for each retry seven: its entry; its job's id; the number of its terms; the retries it is planned for; not
---       before this (ms); the flight as JSON; the data of `job.retried` as JSON or ''
+--       before this (ms); the flight as JSON; the data of `job.retried` as JSON
 -- Gives {'OK', seconds, microseconds, for each retry the id of its new queue entry, or the name of why it was refused}
 --       or {'FENCED'} or {'MOVED'}
 -- One step, because a crash between any two of these writes would lose the job, run it twice, or forget that it was
@@ -274,9 +274,7 @@ local function raise(n, at, was_flying)
   end
   local many = #in_flight
   in_flight[many + 1], in_flight[many + 2] = job_id, entry .. ' ' .. id .. term.times .. ARGV[at + 5]
-  if ARGV[at + 6] ~= '' then
-    call('XADD', outbox, '*', 'type', 'job.retried', 'at', now_text, 'data', ARGV[at + 6])
-  end
+  call('XADD', outbox, '*', 'type', 'job.retried', 'at', now_text, 'data', ARGV[at + 6])
   audit(log, most, 'retried', term.rule, entry, job_id, term.task, id)
   remove(entry)
   for i = 1, twins and #twins or 0 do

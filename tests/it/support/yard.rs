@@ -228,6 +228,6 @@ pub(crate) fn retry_of(letter: &DeadLetter, job: JobCounts) -> Retry {
         max_queue_length: 10_000,
         confirm_within: Duration::from_secs(900),
         rounds: Rounds { pool: 1, group: 2, canary: true },
-        event: Some(r#"{"source":"orders"}"#.to_owned()),
+        event: r#"{"source":"orders"}"#.to_owned(),
     }
 }
