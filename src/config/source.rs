@@ -13,7 +13,7 @@ pub const DEFAULT_NAMESPACE: &str = "lrs";
 
 /// Names that are taken, and where.
 pub(super) struct Names {
-    /// `source`, `hook`, `token` or `rule`.
+    /// `source`, `hook`, `token`, `rule` or `alert rule`.
     what: &'static str,
     taken: Vec<Taken>,
 }
@@ -32,6 +32,11 @@ impl Names {
     /// Takes a name that is not given in any section.
     pub(super) fn reserve(&mut self, name: &str, at: Position, problems: &Problems) {
         self.taken.push(Taken { name: name.to_owned(), file: problems.file().to_owned(), at });
+    }
+
+    /// Those that are taken.
+    pub(super) fn taken(&self) -> impl Iterator<Item = &str> {
+        self.taken.iter().map(|taken| taken.name.as_str())
     }
 
     /// Reads `name`, which must be of the right form and not taken yet.

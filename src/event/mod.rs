@@ -8,7 +8,7 @@ mod purge;
 mod time;
 
 pub use alert::{Alert, AlertGroup};
-pub use digest::{Counts, Digest, GroupCount, Tally};
+pub use digest::{Counts, Digest, GroupCount, Outlook, Tally};
 pub use purge::Purge;
 pub use time::rfc3339;
 
