@@ -24,6 +24,7 @@ mod records;
 mod reply;
 mod retry;
 mod store;
+mod triage;
 mod trouble;
 
 pub use keys::{Keys, NamespaceError};

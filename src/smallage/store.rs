@@ -18,7 +18,7 @@ use crate::{
     event::{EventData, Lane},
     ledger::{
         AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, RetryLedger, SavedLane, Survey, TryLease,
+        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, Survey, TriageLedger, TryLease,
     },
 };
 
@@ -78,7 +78,7 @@ macro_rules! script {
 }
 
 /// Opens a source, whatever its kind. Does no IO. Where a [`Ledger`] is enough, it is one.
-pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn RetryLedger>, NamespaceError> {
+pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn TriageLedger>, NamespaceError> {
     match &source.kind {
         SourceKind::Smallage(config) => Ok(Arc::new(Smallage::new(&source.name, config.clone())?)),
     }
