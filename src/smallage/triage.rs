@@ -1,4 +1,4 @@
-//! A stand-in until the ledger of triage is here.
+//! The smallage source as people's contract wants it.
 
 use async_trait::async_trait;
 
@@ -6,55 +6,50 @@ use super::Smallage;
 use crate::{
     event::EventData,
     ledger::{
-        By, HandRetry, Lease, Ledger as _, Operation, OperationProgress, Raised, Removal, Result, Retain, Scan,
-        Scanned, StoreError, TriageLedger,
+        By, HandRetry, Lease, Operation, OperationProgress, Raised, Removal, Result, Retain, Scan, Scanned,
+        TriageLedger,
     },
 };
-
-fn not_yet<T>() -> Result<T> {
-    Err(StoreError::Unexpected("not yet".to_owned()))
-}
 
 #[async_trait]
 impl TriageLedger for Smallage {
     async fn scan(&self, scan: &Scan) -> Result<Scanned> {
-        let page = self.page(scan.from.as_deref(), scan.max).await?;
-        Ok(Scanned { looked_at: page.letters.len() as u64, letters: page.letters, next: page.next })
+        self.scan_dlq(scan).await
     }
 
-    async fn retry_by_hand(&self, _: &By, _: Vec<HandRetry>) -> Result<Vec<Raised>> {
-        not_yet()
+    async fn retry_by_hand(&self, by: &By, retries: Vec<HandRetry>) -> Result<Vec<Raised>> {
+        self.raise_by_hand(by, &retries).await
     }
 
-    async fn remove(&self, _: &By, _: Removal, _: &[String]) -> Result<Vec<bool>> {
-        not_yet()
+    async fn remove(&self, by: &By, how: Removal, entries: &[String]) -> Result<Vec<bool>> {
+        self.remove_by_hand(by, how, entries).await
     }
 
-    async fn retain(&self, _: &Lease, _: &By, _: Retain) -> Result<u64> {
-        not_yet()
+    async fn retain(&self, lease: &Lease, by: &By, retain: Retain) -> Result<u64> {
+        self.remove_by_policy(lease, by, &retain).await
     }
 
-    async fn announce(&self, _: Option<&Lease>, _: &EventData) -> Result<()> {
-        not_yet()
+    async fn announce(&self, lease: Option<&Lease>, event: &EventData) -> Result<()> {
+        self.announce_event(lease, event).await
     }
 
-    async fn note(&self, _: &By, _: &str, _: &str) -> Result<()> {
-        not_yet()
+    async fn note(&self, by: &By, what: &str, detail: &str) -> Result<()> {
+        self.add_note(by, what, detail).await
     }
 
-    async fn begin(&self, _: &Operation) -> Result<()> {
-        not_yet()
+    async fn begin(&self, operation: &Operation) -> Result<()> {
+        self.begin_operation(operation).await
     }
 
-    async fn operation(&self, _: &str) -> Result<Option<(Operation, OperationProgress)>> {
-        not_yet()
+    async fn operation(&self, id: &str) -> Result<Option<(Operation, OperationProgress)>> {
+        self.one_operation(id).await
     }
 
-    async fn operations(&self, _: usize) -> Result<Vec<(Operation, OperationProgress)>> {
-        not_yet()
+    async fn operations(&self, max: usize) -> Result<Vec<(Operation, OperationProgress)>> {
+        self.newest_operations(max).await
     }
 
-    async fn progress(&self, _: Option<&Lease>, _: &str, _: &OperationProgress) -> Result<u64> {
-        not_yet()
+    async fn progress(&self, lease: Option<&Lease>, id: &str, progress: &OperationProgress) -> Result<u64> {
+        self.save_operation(lease, id, progress).await
     }
 }

@@ -46,8 +46,12 @@ pub struct AuditItem {
     pub job_id: Option<String>,
     /// Its task.
     pub task: Option<String>,
-    /// More, such as the note that was given, or the entry on the queue that the job is now.
+    /// More, such as the entry on the queue that the job is now.
     pub detail: Option<String>,
+    /// What the person who did it wrote to it.
+    pub note: Option<String>,
+    /// The bulk operation that it was a part of.
+    pub operation: Option<String>,
     /// The same as `at`.
     #[serde(skip)]
     pub time: Millis,
@@ -66,6 +70,8 @@ impl AuditItem {
             job_id: text(&line.job_id),
             task: text(&line.task),
             detail: text(&line.detail),
+            note: text(&line.note),
+            operation: text(&line.operation),
         }
     }
 }
@@ -91,7 +97,7 @@ pub async fn audit(sources: &[&dyn TriageLedger], ask: &AuditAsk) -> Result<Page
         'source: loop {
             let wanted = if ask.is_selective() { PIECE } else { ask.limit.saturating_sub(items.len()) + 1 };
             let piece = wanted.min(PIECE);
-            let page = ledger.audit(before.as_deref(), piece).await.map_err(Error::of(ledger))?;
+            let page = ledger.audit(before.as_deref(), ask.since, piece).await.map_err(Error::of(ledger))?;
             let ended = page.len() < piece;
             before = page.last().map(|line| line.id.clone());
             for line in page {

@@ -102,6 +102,8 @@ pub struct AccountLine {
     pub task: Option<String>,
     /// More.
     pub detail: Option<String>,
+    /// What the person who did it wrote to it.
+    pub note: Option<String>,
 }
 
 impl AccountLine {
@@ -114,6 +116,7 @@ impl AccountLine {
             job_id: text(&line.job_id),
             task: text(&line.task),
             detail: text(&line.detail),
+            note: text(&line.note),
         }
     }
 }
