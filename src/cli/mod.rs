@@ -8,8 +8,6 @@ mod check;
 mod errors;
 mod exit;
 mod explain;
-#[cfg(test)]
-mod fake;
 mod filter;
 mod hooks;
 mod io;
@@ -155,8 +153,8 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         }
         Command::Check(args) => check::check(&args.source.config(env)?, io),
         Command::Ls(args) => {
-            let sources = args.source.sources(env)?;
-            wait_for(Threads::One, async { ls::ls(&sources, &ledgers(&sources)?, args, io).await })
+            let (sources, rules) = args.source.sources_and_known_rules(env)?;
+            wait_for(Threads::One, async { ls::ls(&sources, &ledgers(&sources)?, &rules, args, io).await })
         }
         Command::Show(args) => {
             let sources = args.source.sources(env)?;

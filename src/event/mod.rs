@@ -13,6 +13,7 @@ pub use purge::Purge;
 pub use time::rfc3339;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::letter::{DeadLetter, ErrorInfo, Millis};
 
@@ -245,7 +246,7 @@ impl EventData {
 }
 
 /// The `data` of `job.dead` and of `job.exhausted`, and an item of `sexton ls -o json`. Times are RFC 3339 in UTC, fields without a value `null`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobDead {
     /// The source's name.
     pub source: String,
@@ -295,7 +296,7 @@ pub struct JobDead {
 }
 
 /// Type and message of an exception.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorText {
     /// The exception's type.
     #[serde(rename = "type")]

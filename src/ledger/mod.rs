@@ -381,6 +381,11 @@ pub trait Ledger: Send + Sync {
     async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>>;
 }
 
+/// A source with everything that its leader and people can ask of it.
+pub trait SourceLedger: AlertLedger + TriageLedger {}
+
+impl<L: AlertLedger + TriageLedger> SourceLedger for L {}
+
 /// One entry, decoded and as recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawLetter {

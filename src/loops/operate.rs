@@ -5,7 +5,11 @@
 //! a new leader goes on where the old one stopped, and counts nothing twice. An operation that was cancelled is refused by
 //! the store from then on.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -14,12 +18,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Next, Step};
 use crate::{
     clock::monotonic,
-    event::{EventData, Purge, rfc3339},
     ledger::{Act, Lease, Operation, OperationProgress, OperationState, StoreError, TriageLedger},
     metrics::{Metrics, Purged},
     rule::Rules,
-    triage::{Bulk, Pace},
+    triage::{Bulk, Pace, announce_purge},
 };
+
+/// What an operation waits with for its next piece, which is done by the rules as they are then.
+static NO_RULES: LazyLock<Rules> = LazyLock::new(Rules::default);
 
 /// How often to look for new operations. One command of the store.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -45,15 +51,17 @@ pub struct Operate {
     /// Those that were looked at: at work, or at their end.
     known: HashSet<String>,
     /// When to look for new ones; at once in a new term.
-    look_at: Option<std::time::Instant>,
+    look_at: Option<Instant>,
 }
 
 /// An operation at work.
 struct Running {
     operation: Operation,
     progress: OperationProgress,
-    bulk: Bulk,
+    bulk: Bulk<'static>,
     pace: Pace,
+    /// Something was done before it was taken on here.
+    was_begun: bool,
 }
 
 impl Operate {
@@ -65,16 +73,7 @@ impl Operate {
         rules: watch::Receiver<Arc<Rules>>,
         asked: watch::Receiver<()>,
     ) -> Operate {
-        Operate {
-            ledger,
-            lease,
-            metrics,
-            rules,
-            asked,
-            running: Vec::new(),
-            known: HashSet::new(),
-            look_at: None,
-        }
+        Operate { ledger, lease, metrics, rules, asked, running: Vec::new(), known: HashSet::new(), look_at: None }
     }
 
     /// Takes on operations that are new.
@@ -99,13 +98,19 @@ impl Operate {
         if progress.state != OperationState::Running {
             return Ok(());
         }
-        let rules = Arc::clone(&self.rules.borrow());
-        match Bulk::of(&operation, rules) {
+        match Bulk::of(&operation, &NO_RULES) {
             Ok(bulk) => {
                 let pace = Pace::new(operation.per_second);
-                tracing::info!(source = self.ledger.name(), operation = operation.id, by = operation.by.who,
-                    act = operation.act.as_str(), dry_run = operation.dry_run, "an operation is being worked off");
-                self.running.push(Running { operation, progress, bulk, pace });
+                tracing::info!(
+                    source = self.ledger.name(),
+                    operation = operation.id,
+                    by = operation.by.who,
+                    act = operation.act.as_str(),
+                    dry_run = operation.dry_run,
+                    "an operation is being worked off"
+                );
+                let was_begun = progress.done > 0;
+                self.running.push(Running { operation, progress, bulk, pace, was_begun });
             }
             Err(error) => {
                 progress.state = OperationState::Failed;
@@ -134,7 +139,10 @@ impl Operate {
         let mut running = self.running.remove(ready);
         let room = running.pace.room();
         let before = (running.progress.matched, running.progress.done);
-        let outcome = running.bulk.step(&*self.ledger, &mut running.progress, room).await;
+        let rules = Arc::clone(&self.rules.borrow());
+        let mut bulk = running.bulk.by_rules(&rules);
+        let outcome = bulk.step(&*self.ledger, &mut running.progress, room).await;
+        running.bulk = bulk.by_rules(&NO_RULES);
         running.pace.take(running.progress.matched - before.0);
         let done = running.progress.done - before.1;
         if running.is_purge() && done > 0 {
@@ -176,8 +184,14 @@ impl Operate {
     }
 
     fn told_end(&self, operation: &Operation, progress: &OperationProgress) {
-        tracing::info!(source = self.ledger.name(), operation = operation.id, state = progress.state.as_str(),
-            matched = progress.matched, done = progress.done, "an operation has ended");
+        tracing::info!(
+            source = self.ledger.name(),
+            operation = operation.id,
+            state = progress.state.as_str(),
+            matched = progress.matched,
+            done = progress.done,
+            "an operation has ended"
+        );
     }
 
     /// A purge that has come to its end is announced, with what all leaders did of it.
@@ -187,20 +201,9 @@ impl Operate {
         }
         let stored = self.ledger.operation(&running.operation.id).await?;
         let count = stored.map_or(running.progress.done, |(_, progress)| progress.done);
-        if count == 0 {
-            return Ok(());
-        }
-        let by = &running.operation.by;
-        let event = EventData::Purged(Purge {
-            source: self.ledger.name().to_owned(),
-            why: Purged::Purge.as_str().to_owned(),
-            by: by.who.clone(),
-            note: crate::event::text(&by.note),
-            count,
-            oldest_died_at: None.and_then(rfc3339),
-            newest_died_at: None.and_then(rfc3339),
-        });
-        self.ledger.announce(Some(&self.lease), &event).await
+        // What an earlier leader did is counted; when that had died is not known any more.
+        let died = running.bulk.died().filter(|_| !running.was_begun);
+        announce_purge(&*self.ledger, Some(&self.lease), &running.operation.by, count, died).await
     }
 }
 

@@ -126,11 +126,9 @@ impl Retain {
         let at_most = |entries: u64| usize::try_from(entries.min(PIECE)).unwrap_or(usize::MAX);
         match (ahead, too_many, self.policy.max_age) {
             (0, ..) | (_, 0, None) => None,
-            (_, 0, Some(age)) => Some(Scan {
-                until: Some(Millis(now.0.saturating_sub(millis(age)))),
-                max: at_most(ahead),
-                ..scan
-            }),
+            (_, 0, Some(age)) => {
+                Some(Scan { until: Some(Millis(now.0.saturating_sub(millis(age)))), max: at_most(ahead), ..scan })
+            }
             (_, too_many, _) => Some(Scan { max: at_most(ahead.min(too_many)), ..scan }),
         }
     }

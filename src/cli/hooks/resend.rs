@@ -16,7 +16,7 @@ use crate::{
     clock::millis,
     config::{Config, Rate},
     event::{Lane, rfc3339},
-    ledger::{OutboxId, RetryLedger},
+    ledger::{OutboxId, TriageLedger},
     letter::Millis,
 };
 
@@ -72,7 +72,7 @@ fn parse_since(text: &str) -> Result<Since, String> {
 /// Has a hook's lanes send again what the outbox still has.
 pub(super) async fn resend(
     config: &Config,
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     args: &ResendArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ pub(super) async fn resend(
     if !args.yes && !io.screen.asks {
         return Err(Failure::Usage("nobody can be asked here: give --yes".to_owned()));
     }
-    let sources: Vec<&dyn RetryLedger> = match &args.source {
+    let sources: Vec<&dyn TriageLedger> = match &args.source {
         Some(name) => vec![named(ledgers, name)?],
         None => ledgers.iter().map(AsRef::as_ref).collect(),
     };

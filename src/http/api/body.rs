@@ -122,7 +122,13 @@ mod tests {
         assert_eq!(read(json, " ").await.unwrap_err()["status"], 400);
         for (content_type, body, status, pointer, detail) in [
             (json, "{\"all\": 1}", 400, "/all", "invalid type: integer `1`, expected a boolean"),
-            (json, "{\"filter\": {\"task\": [\"a\", 2]}}", 400, "/filter/task/1", "invalid type: integer `2`, expected a string"),
+            (
+                json,
+                "{\"filter\": {\"task\": [\"a\", 2]}}",
+                400,
+                "/filter/task/1",
+                "invalid type: integer `2`, expected a string",
+            ),
             (json, "{\"al\": true}", 400, "/al", "unknown field `al`, expected `filter` or `all`"),
             (json, "{", 400, "", "this is no JSON: EOF while parsing an object at line 1 column 1"),
             (json, "{} {}", 400, "", "there is something behind the JSON document"),

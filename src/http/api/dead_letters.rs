@@ -207,7 +207,8 @@ pub(super) async fn remove(
 }
 
 async fn act(api: &Api, entry: &Entry, act: Act, by: By) -> Result<Answer<Outcome>, Problem> {
-    let doing = Doing { act, by, dry_run: false, rules: api.rules() };
+    let rules = api.rules();
+    let doing = Doing { act, by, dry_run: false, rules: &rules };
     let outcome = doing.to(&*entry.ledger, std::slice::from_ref(&entry.id)).await;
     let outcome = outcome.map_err(|error| Problem::store(entry.ledger.name(), &error))?.pop();
     let outcome = outcome.ok_or_else(|| entry.gone())?;

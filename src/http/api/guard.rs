@@ -72,8 +72,8 @@ pub(in crate::http) async fn finish(request: Request, next: Next) -> Response {
 }
 
 /// There is nothing under this path.
-pub(in crate::http) async fn nowhere() -> Problem {
-    Problem::not_found("there is nothing here; /api/v1/openapi.json tells what there is")
+pub(in crate::http) async fn nowhere() -> Response {
+    Problem::not_found("there is nothing here; /api/v1/openapi.json tells what there is").into_response()
 }
 
 /// The path is right and the method is not. Which there are is added by the router.

@@ -120,9 +120,10 @@ pub(super) async fn groups(
 }
 
 /// Which lines of the audit log.
-#[derive(Clone, Debug, IntoParams)]
+#[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct AuditQuery {
+#[allow(dead_code, reason = "it documents what AuditQuery reads")]
+pub(super) struct AuditParams {
     /// Globs on the source's name.
     source: Vec<String>,
     /// Written within this time, such as `2h`, or since a moment in RFC 3339.
@@ -132,8 +133,14 @@ pub(super) struct AuditQuery {
     entry: Option<String>,
     /// About this job.
     job: Option<String>,
-    #[param(ignore)]
+}
+
+/// The same, read.
+pub(super) struct AuditQuery {
+    source: Vec<String>,
     written: Option<Written>,
+    entry: Option<String>,
+    job: Option<String>,
 }
 
 /// Since when.
@@ -162,7 +169,7 @@ impl Written {
 
 impl FromParams for AuditQuery {
     fn names() -> Vec<String> {
-        names_of::<AuditQuery>()
+        names_of::<AuditParams>()
     }
 
     fn read(params: &mut Params) -> AuditQuery {
@@ -175,14 +182,14 @@ impl FromParams for AuditQuery {
         if let Err(error) = (FilterSpec { source: source.clone(), ..FilterSpec::default() }).compile() {
             params.wrong(error.field, error.problem);
         }
-        AuditQuery { source, since, written, entry: params.one("entry"), job: params.one("job") }
+        AuditQuery { source, written, entry: params.one("entry"), job: params.one("job") }
     }
 }
 
 /// Read the audit log
 ///
 /// Who, or which rule, did what; the newest line first, one source after the other.
-#[utoipa::path(get, path = "/audit", tag = "audit", params(AuditQuery, PageQuery),
+#[utoipa::path(get, path = "/audit", tag = "audit", params(AuditParams, PageQuery),
     responses((status = 200, description = "A page of the log", body = Page<AuditItem>)))]
 pub(super) async fn audit(
     State(api): State<Arc<Api>>,

@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Api, body, bulk, dead_letters, look,
+    Api, bulk, dead_letters, look,
     problem::{MEDIA_TYPE, Problem, Wrong},
     query::{Nothing, Query},
 };
@@ -93,9 +93,9 @@ fn complete(description: utoipa::openapi::OpenApi) -> Value {
     if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
         for (name, schema) in schemas {
             add_formats(schema);
-            // What is sent must have every field; what is asked for need not.
+            // What is sent has every field; what is asked for need not.
             if !name.ends_with("Body") && name != "FilterSpec" {
-                require_all(schema);
+                require_all(name, schema);
             }
         }
     }
@@ -104,7 +104,8 @@ fn complete(description: utoipa::openapi::OpenApi) -> Value {
 
 /// The problems that a request of this operation may be answered with.
 fn add_problems(path: &str, operation: &mut Value) {
-    let (needs_token, has_body) = (operation["security"] == json!([{"bearer": []}]), !operation["requestBody"].is_null());
+    let (needs_token, has_body) =
+        (operation["security"] == json!([{"bearer": []}]), !operation["requestBody"].is_null());
     let mut problems = vec![
         (400, "Something is wrong with the request; `errors` says what and where"),
         (401, "A token is needed, or the one given is not known"),
@@ -130,7 +131,8 @@ fn add_problems(path: &str, operation: &mut Value) {
             *response = json!({"description": description, "content": {MEDIA_TYPE: {"schema": schema}}});
         }
         if let 429 | 503 = status {
-            let seconds = json!({"description": "Seconds until it is worth asking again", "schema": {"type": "integer"}});
+            let seconds =
+                json!({"description": "Seconds until it is worth asking again", "schema": {"type": "integer"}});
             response["headers"]["Retry-After"] = seconds;
         }
     }
@@ -157,8 +159,27 @@ fn add_formats(schema: &mut Value) {
     }
 }
 
-/// Fields that are always there, though perhaps null. Those that may be left out say `required = false`, which leaves
-/// its mark in their description.
-fn require_all(schema: &mut Value) {
-    let _ = (schema, body::LARGEST);
+/// Fields that are left out where there is nothing to say, by schema; all others are there, though perhaps null.
+const LEFT_OUT: [(&str, &[&str]); 4] = [
+    ("Exact", &["payload_text", "fields"]),
+    ("JobDead", &["traceback", "attempt_errors", "payload"]),
+    ("Problem", &["errors", "refusal"]),
+    ("Wrong", &["pointer", "parameter"]),
+];
+
+fn require_all(name: &str, schema: &mut Value) {
+    let left_out = LEFT_OUT.iter().find(|(schema, _)| *schema == name).map_or(&[][..], |(_, fields)| fields);
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::Object(properties)) = map.get("properties") {
+                let there: Vec<&String> =
+                    properties.keys().filter(|field| !left_out.contains(&field.as_str())).collect();
+                let there = json!(there);
+                map.insert("required".to_owned(), there);
+            }
+            map.values_mut().for_each(|inner| require_all(name, inner));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|inner| require_all(name, inner)),
+        _ => {}
+    }
 }

@@ -75,9 +75,10 @@ impl Tokens {
     /// go unnoticed.
     pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(Caller::Anybody) };
-        let given = value.to_str().ok().filter(|value| {
-            value.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
-        });
+        let given = value
+            .to_str()
+            .ok()
+            .filter(|value| value.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME)));
         let given = given.map(|value| value[SCHEME.len()..].trim()).ok_or_else(|| Problem::unauthorized(true))?;
         let given: [u8; 32] = Sha256::digest(given).into();
         let mut bearer = None;

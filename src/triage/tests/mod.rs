@@ -1,0 +1,1 @@
+//! Triage against a ledger in memory.
