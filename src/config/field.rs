@@ -10,6 +10,7 @@ use super::{
     shape::Shape,
     value,
 };
+use crate::clock::written;
 
 /// A mapping whose keys are checked.
 #[derive(Clone, Copy)]
@@ -228,7 +229,7 @@ impl<'n> Field<'n> {
         if duration < min || duration > max {
             let wrong = if duration < min { "short" } else { "long" };
             let message = format!("{:?} is too {wrong}: {}", self.key, self.shown());
-            let mut help = format!("give {} to {}", value::duration(min), value::duration(max));
+            let mut help = format!("give {} to {}", written(min), written(max));
             if matches!(&self.node.value, Value::Text(text) if text.value.contains('M')) {
                 help.push_str("; M is months, m is minutes");
             }

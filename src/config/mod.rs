@@ -31,7 +31,7 @@ pub use read::{read, read_for_rules, read_sources, read_text, read_without_rules
 pub use rules::{RuleBook, RulesSource, RulesText};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use source::DEFAULT_NAMESPACE;
-pub use value::{duration, log_filter};
+pub use value::log_filter;
 
 use std::{path::PathBuf, time::Duration};
 

@@ -10,7 +10,8 @@ use std::{
 };
 
 use super::{
-    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, RetentionConfig, RuleBook, RulesSource, SourceConfig, digest,
+    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, RetentionConfig, RuleBook, RulesSource, SourceConfig,
+    digest,
     document::{self, Node, Value},
     env::Env,
     field::{Field, Section},

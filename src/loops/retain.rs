@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Next, Step};
 use crate::{
-    clock::{millis, monotonic},
-    config::{RetentionConfig, duration},
+    clock::{millis, monotonic, written},
+    config::RetentionConfig,
     event::{EventData, Purge, rfc3339},
     ledger::{By, Lease, Overview, Place, Retain as RetainStep, Scan, StoreError, TriageLedger},
     letter::{DeadLetter, Millis},
@@ -111,7 +111,7 @@ impl Retain {
     /// The policy in words.
     fn note(&self) -> String {
         let RetentionConfig { max_age, max_entries } = self.policy;
-        let age = max_age.map(|age| format!("max_age {}", duration(age)));
+        let age = max_age.map(|age| format!("max_age {}", written(age)));
         let number = max_entries.map(|most| format!("max_entries {most}"));
         age.into_iter().chain(number).collect::<Vec<_>>().join(", ")
     }

@@ -11,9 +11,13 @@ use crate::{
     config::{Config, HookConfig},
     event::{EventType, Include, Lane},
     hook::{Client, Selection},
-    ledger::{AlertLedger, AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, SourceLedger, StoreError, TriageLedger, TryLease},
+    ledger::{
+        AlertLedger, AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, SourceLedger, StoreError, TriageLedger,
+        TryLease,
+    },
     loops::{
-        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Operate, Renew, Retain, Retry, Step, Trim, Trouble, WatchOptions,
+        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Operate, Renew, Retain, Retry, Step, Trim,
+        Trouble, WatchOptions,
     },
     metrics::Metrics,
     rule::Rules,

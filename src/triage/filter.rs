@@ -41,11 +41,11 @@ pub struct FilterSpec {
     pub error: Option<String>,
     /// Died longer ago than this, such as `24h`.
     #[serde(skip_serializing_if = "Option::is_none", with = "humantime_option")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]{1,9}(s|m|h|d)$", example = "24h")]
+    #[schema(value_type = Option<String>, example = "24h")]
     pub older_than: Option<Duration>,
     /// Died within this time.
     #[serde(skip_serializing_if = "Option::is_none", with = "humantime_option")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]{1,9}(s|m|h|d)$", example = "7d")]
+    #[schema(value_type = Option<String>, example = "7d")]
     pub newer_than: Option<Duration>,
 }
 
@@ -163,9 +163,11 @@ mod humantime_option {
 
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
+    use crate::clock::written;
+
     pub(super) fn serialize<S: Serializer>(age: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match age {
-            Some(age) => serializer.collect_str(&humantime::format_duration(*age)),
+            Some(age) => serializer.serialize_str(&written(*age)),
             None => serializer.serialize_none(),
         }
     }

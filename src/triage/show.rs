@@ -8,11 +8,11 @@ use super::{
     listing::counts_of,
     payload::{Form, decode},
 };
-use utoipa::ToSchema;
 use crate::{
     event::{Include, JobDead},
     ledger::{JobCounts, RawLetter, TriageLedger},
 };
+use utoipa::ToSchema;
 
 /// An entry with nothing left out and nothing changed.
 #[derive(Clone, Debug)]

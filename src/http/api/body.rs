@@ -1,13 +1,13 @@
 //! The body of a request: JSON, bounded in size and time, and told exactly where it is wrong.
 
-use std::time::Duration;
+use std::{fmt, marker::PhantomData, time::Duration};
 
 use axum::{
     body::to_bytes,
     extract::{FromRequest, Request},
     http::header,
 };
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde_path_to_error::{Path, Segment};
 
 use super::problem::{Problem, Wrong};
@@ -37,7 +37,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         }
         let bytes = if bytes.is_empty() { &b"{}"[..] } else { &bytes };
         let mut json = serde_json::Deserializer::from_slice(bytes);
-        let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let read = serde_path_to_error::deserialize::<_, Object<T>>(&mut json).map_err(|error| {
             let place = pointer(error.path());
             // It says where in the text, too, which the pointer says better unless it is no JSON.
             let detail = error.inner().to_string();
@@ -47,11 +47,39 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
             }
         });
         let read = read.and_then(|read| match json.end() {
-            Ok(()) => Ok(read),
+            Ok(()) => Ok(read.0),
             Err(_) => Err(Wrong::at("", "there is something behind the JSON document")),
         });
         read.map(Json).map_err(|wrong| Problem::invalid(vec![wrong]))
     }
+}
+
+/// A JSON object. What is derived takes a list for one, too, and its items for the fields in their order.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Object<T>, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+            }
+        }
+
+        from.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// For a field that is an object.
+pub(super) fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Object::deserialize(from).map(|Object(read)| read)
 }
 
 fn is_json(content_type: &[u8]) -> bool {
@@ -92,6 +120,7 @@ mod tests {
     #[derive(Debug, Default, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     struct Some {
+        #[serde(deserialize_with = "object")]
         filter: Inner,
         all: bool,
     }
@@ -132,7 +161,8 @@ mod tests {
             (json, "{\"al\": true}", 400, "/al", "unknown field `al`, expected `filter` or `all`"),
             (json, "{", 400, "", "this is no JSON: EOF while parsing an object at line 1 column 1"),
             (json, "{} {}", 400, "", "there is something behind the JSON document"),
-            (json, "[]", 400, "", ""),
+            (json, "[]", 400, "", "invalid type: sequence, expected an object"),
+            (json, "{\"filter\": []}", 400, "/filter", "invalid type: sequence, expected an object"),
             (Some("text/plain"), "{}", 415, "", ""),
             (None, "{}", 415, "", ""),
             (json, &format!("{{\"filter\": {{\"task\": [\"{}\"]}}}}", "x".repeat(LARGEST)), 413, "", ""),

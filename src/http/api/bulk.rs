@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Api,
-    body::{Json, checked_note},
+    body::{Json, checked_note, object},
     guard::Bearer,
     problem::{Problem, Wrong, of_filter},
     query::{FromParams, Nothing, PageQuery, Params, Query, names_of},
@@ -33,6 +33,7 @@ const FASTEST: u32 = 100_000;
 }))]
 pub(super) struct BulkBody {
     /// Which entries: those that were there when the operation was asked for.
+    #[serde(deserialize_with = "object")]
     filter: FilterSpec,
     /// All entries are meant; needed where the filter names nothing but sources.
     all: bool,
@@ -102,7 +103,7 @@ async fn begin(api: &Api, bearer: Bearer, act: Act, body: BulkBody) -> Result<Be
 /// Retry many dead letters
 ///
 /// Those that the filter passes, whatever their age, in every source that it names.
-#[utoipa::path(post, path = "/dead-letters:retry", tag = "operations", security(("bearer" = [])),
+#[utoipa::path(post, operation_id = "retryDeadLetters", path = "/dead-letters:retry", tag = "operations", security(("bearer" = [])),
     request_body = BulkBody,
     responses((status = 202, description = "An operation for each source", body = Page<OperationShown>,
         headers(("Location" = String, description = "Where to look how far it has come")))))]
@@ -118,7 +119,7 @@ pub(super) async fn retry(
 /// Remove many dead letters
 ///
 /// Those that the filter passes, for good, with a line in the audit log each.
-#[utoipa::path(post, path = "/dead-letters:delete", tag = "operations", security(("bearer" = [])),
+#[utoipa::path(post, operation_id = "deleteDeadLetters", path = "/dead-letters:delete", tag = "operations", security(("bearer" = [])),
     request_body = BulkBody,
     responses((status = 202, description = "An operation for each source", body = Page<OperationShown>,
         headers(("Location" = String, description = "Where to look how far it has come")))))]
@@ -135,7 +136,7 @@ pub(super) async fn delete(
 ///
 /// Those that are older than `filter.older_than`, which must be given, for good. The audit log gets a line for each
 /// piece, and `dlq.purged` tells of the whole.
-#[utoipa::path(post, path = "/dead-letters:purge", tag = "operations", security(("bearer" = [])),
+#[utoipa::path(post, operation_id = "purgeDeadLetters", path = "/dead-letters:purge", tag = "operations", security(("bearer" = [])),
     request_body = BulkBody,
     responses((status = 202, description = "An operation for each source", body = Page<OperationShown>,
         headers(("Location" = String, description = "Where to look how far it has come")))))]
@@ -177,7 +178,7 @@ impl FromParams for LimitQuery {
 /// List operations
 ///
 /// Of the last days, the newest first.
-#[utoipa::path(get, path = "/operations", tag = "operations", params(LimitQuery),
+#[utoipa::path(get, operation_id = "listOperations", path = "/operations", tag = "operations", params(LimitQuery),
     responses((status = 200, description = "The operations", body = Page<OperationShown>)))]
 pub(super) async fn operations(
     State(api): State<Arc<Api>>,
@@ -209,7 +210,7 @@ fn no_operation(id: &str) -> Problem {
 }
 
 /// Look how far an operation has come
-#[utoipa::path(get, path = "/operations/{id}", tag = "operations", params(OperationPath),
+#[utoipa::path(get, operation_id = "getOperation", path = "/operations/{id}", tag = "operations", params(OperationPath),
     responses((status = 200, description = "The operation", body = OperationShown)))]
 pub(super) async fn operation(
     State(api): State<Arc<Api>>,
@@ -230,7 +231,7 @@ pub(super) async fn operation(
 /// Cancel an operation
 ///
 /// It stops after the piece under way; what was done stays done. One that has ended stays as it ended.
-#[utoipa::path(post, path = "/operations/{id}/cancel", tag = "operations", params(OperationPath),
+#[utoipa::path(post, operation_id = "cancelOperation", path = "/operations/{id}/cancel", tag = "operations", params(OperationPath),
     security(("bearer" = [])),
     responses((status = 200, description = "The operation as it is now", body = OperationShown)))]
 pub(super) async fn cancel(

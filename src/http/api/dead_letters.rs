@@ -63,7 +63,7 @@ impl Entry {
 ///
 /// Newest first, one source after the other. A request looks for some seconds at most: there may be fewer items than
 /// asked for, even none, and still a `next_cursor`. Pages neither skip nor repeat while entries come and go.
-#[utoipa::path(get, path = "/dead-letters", tag = "dead letters", params(super::query::FilterParams, PageQuery),
+#[utoipa::path(get, operation_id = "listDeadLetters", path = "/dead-letters", tag = "dead letters", params(super::query::FilterParams, PageQuery),
     responses((status = 200, description = "A page of dead letters", body = Page<JobDead>)))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
@@ -96,7 +96,7 @@ fn weight_of(job: &JobDead) -> usize {
 /// Show one dead letter
 ///
 /// Everything about it. Its payload, and its record as stored, are shown only to who has a token.
-#[utoipa::path(get, path = "/dead-letters/{source}/{entry}", tag = "dead letters", params(EntryPath),
+#[utoipa::path(get, operation_id = "getDeadLetter", path = "/dead-letters/{source}/{entry}", tag = "dead letters", params(EntryPath),
     security((), ("bearer" = [])),
     responses((status = 200, description = "The dead letter", body = Exact<'static>)))]
 pub(super) async fn show(entry: Entry, caller: Caller, _: Query<Nothing>) -> Result<Response, Problem> {
@@ -107,7 +107,7 @@ pub(super) async fn show(entry: Entry, caller: Caller, _: Query<Nothing>) -> Res
 /// List every failed attempt
 ///
 /// Of the job of this dead letter, over all its deaths that are in the DLQ.
-#[utoipa::path(get, path = "/dead-letters/{source}/{entry}/errors", tag = "dead letters", params(EntryPath),
+#[utoipa::path(get, operation_id = "getErrors", path = "/dead-letters/{source}/{entry}/errors", tag = "dead letters", params(EntryPath),
     responses((status = 200, description = "The deaths of the job, oldest first", body = Deaths)))]
 pub(super) async fn errors(
     State(api): State<Arc<Api>>,
@@ -122,7 +122,7 @@ pub(super) async fn errors(
 /// Explain why it was or was not retried
 ///
 /// And what happens next. Also of an entry that has left the DLQ, as far as the audit log reaches.
-#[utoipa::path(get, path = "/dead-letters/{source}/{entry}/explain", tag = "dead letters", params(EntryPath),
+#[utoipa::path(get, operation_id = "explain", path = "/dead-letters/{source}/{entry}/explain", tag = "dead letters", params(EntryPath),
     responses((status = 200, description = "One sentence, and the facts behind it", body = Account)))]
 pub(super) async fn explain(
     State(api): State<Arc<Api>>,
@@ -150,9 +150,9 @@ pub(super) struct RetryBody {
 /// Retry one dead letter
 ///
 /// Whatever its age, and whatever its rules say; its job gets a fresh allowance.
-#[utoipa::path(post, path = "/dead-letters/{source}/{entry}/retry", tag = "dead letters", params(EntryPath),
+#[utoipa::path(post, operation_id = "retryDeadLetter", path = "/dead-letters/{source}/{entry}/retry", tag = "dead letters", params(EntryPath),
     security(("bearer" = [])),
-    request_body(content = Option<RetryBody>, description = "May be left out"),
+    request_body(content = RetryBody, description = "May be left out"),
     responses(
         (status = 200, description = "Its job is back on its queue", body = Outcome),
         (status = 409, description = "It cannot be retried: `refusal` says why", body = Problem,
@@ -194,7 +194,7 @@ impl FromParams for NoteQuery {
 /// Remove one dead letter
 ///
 /// For good: its job is lost.
-#[utoipa::path(delete, path = "/dead-letters/{source}/{entry}", tag = "dead letters", params(EntryPath, NoteQuery),
+#[utoipa::path(delete, operation_id = "deleteDeadLetter", path = "/dead-letters/{source}/{entry}", tag = "dead letters", params(EntryPath, NoteQuery),
     security(("bearer" = [])),
     responses((status = 200, description = "It is no longer in the DLQ", body = Outcome)))]
 pub(super) async fn remove(

@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Api,
     problem::Problem,
-    query::{FilterQuery, FromParams, Nothing, PageQuery, Params, Query, names_of},
+    query::{FilterQuery, FromParams, Nothing, PageQuery, Params, Query, names_of, parse_duration},
 };
 use crate::{
     clock::millis,
@@ -74,7 +74,7 @@ impl SourceItem {
 /// List the sources
 ///
 /// The watched DLQs. One whose store is in trouble says so in `trouble`.
-#[utoipa::path(get, path = "/sources", tag = "sources",
+#[utoipa::path(get, operation_id = "listSources", path = "/sources", tag = "sources",
     responses((status = 200, description = "The sources, in the order of the configuration", body = Page<SourceItem>)))]
 pub(super) async fn sources(State(api): State<Arc<Api>>, _: Query<Nothing>) -> Answer<Page<SourceItem>> {
     let mut items = Vec::new();
@@ -107,7 +107,7 @@ impl FromParams for GroupsQuery {
 ///
 /// The largest groups, with a sample and what the retry loop does with each. It looks through every entry that the filter
 /// may pass; on a DLQ of millions narrow it down, with `newer_than` for instance.
-#[utoipa::path(get, path = "/groups", tag = "groups", params(super::query::FilterParams, GroupsQuery),
+#[utoipa::path(get, operation_id = "listGroups", path = "/groups", tag = "groups", params(super::query::FilterParams, GroupsQuery),
     responses((status = 200, description = "The groups, the largest first", body = Groups)))]
 pub(super) async fn groups(
     State(api): State<Arc<Api>>,
@@ -152,7 +152,7 @@ enum Written {
 
 impl Written {
     fn parse(text: &str) -> Option<Written> {
-        if let Ok(within) = humantime::parse_duration(text) {
+        if let Some(within) = parse_duration(text) {
             return Some(Written::Within(within));
         }
         let at = humantime::parse_rfc3339_weak(text).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -189,7 +189,7 @@ impl FromParams for AuditQuery {
 /// Read the audit log
 ///
 /// Who, or which rule, did what; the newest line first, one source after the other.
-#[utoipa::path(get, path = "/audit", tag = "audit", params(AuditParams, PageQuery),
+#[utoipa::path(get, operation_id = "listAudit", path = "/audit", tag = "audit", params(AuditParams, PageQuery),
     responses((status = 200, description = "A page of the log", body = Page<AuditItem>)))]
 pub(super) async fn audit(
     State(api): State<Arc<Api>>,

@@ -12,6 +12,7 @@ use super::{
     problem::{MEDIA_TYPE, Problem, Wrong},
     query::{Nothing, Query},
 };
+use crate::letter::{Group, Reason};
 
 /// Where the API begins.
 const BASE: &str = "/api/v1";
@@ -87,12 +88,24 @@ fn complete(description: utoipa::openapi::OpenApi) -> Value {
         for (path, operations) in paths {
             for operation in operations.as_object_mut().into_iter().flat_map(Map::values_mut) {
                 add_problems(path, operation);
+                complete_request(operation);
             }
         }
     }
     if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
         for (name, schema) in schemas {
             add_formats(schema);
+            if name == "FilterSpec" {
+                schema["properties"]
+                    .as_object_mut()
+                    .into_iter()
+                    .flatten()
+                    .for_each(|(name, field)| restrict(name, field));
+            }
+            // A page says what is on it, not what that looks like.
+            if let Some(item) = name.strip_prefix("Page_") {
+                schema["properties"]["items"]["items"] = json!({"$ref": format!("#/components/schemas/{item}")});
+            }
             // What is sent has every field; what is asked for need not.
             if !name.ends_with("Body") && name != "FilterSpec" {
                 require_all(name, schema);
@@ -102,10 +115,37 @@ fn complete(description: utoipa::openapi::OpenApi) -> Value {
     document
 }
 
+/// What a request may leave out, and what its parameters may be.
+fn complete_request(operation: &mut Value) {
+    for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+        parameter["required"] = json!(parameter["in"] == json!("path"));
+        let name = parameter["name"].as_str().unwrap_or_default().to_owned();
+        restrict(&name, &mut parameter["schema"]);
+    }
+    if let Some(body) = operation.get_mut("requestBody").and_then(Value::as_object_mut) {
+        let schema = &body["content"]["application/json"]["schema"]["$ref"];
+        // Everything in it may be left out, and so it may itself.
+        let required = *schema != json!("#/components/schemas/RetryBody");
+        body.insert("required".to_owned(), json!(required));
+    }
+}
+
+/// What is known of a field of this name in a filter, beside its type.
+fn restrict(name: &str, schema: &mut Value) {
+    match name {
+        "reason" if !schema["items"].is_null() => schema["items"]["enum"] = json!(Reason::NAMES),
+        "group" if !schema["items"].is_null() => {
+            schema["items"]["pattern"] = json!(format!("^[0-9a-fA-F]{{{}}}$", Group::DIGITS));
+        }
+        "older_than" | "newer_than" => schema["pattern"] = json!("^[0-9]{1,9}(s|m|h|d)$"),
+        _ => {}
+    }
+}
+
 /// The problems that a request of this operation may be answered with.
 fn add_problems(path: &str, operation: &mut Value) {
-    let (needs_token, has_body) =
-        (operation["security"] == json!([{"bearer": []}]), !operation["requestBody"].is_null());
+    let has = |key: &str| operation.get(key).is_some();
+    let (needs_token, has_body) = (operation.get("security") == Some(&json!([{"bearer": []}])), has("requestBody"));
     let mut problems = vec![
         (400, "Something is wrong with the request; `errors` says what and where"),
         (401, "A token is needed, or the one given is not known"),
@@ -113,7 +153,7 @@ fn add_problems(path: &str, operation: &mut Value) {
         (500, "Something that nobody foresaw"),
         (503, "A store is in trouble, or it took too long; ask again after `Retry-After` seconds"),
     ];
-    if path.contains('{') || !operation["parameters"].is_null() || has_body {
+    if path.contains('{') || has("parameters") || has_body {
         problems.push((404, "What is named is not there"));
     }
     if needs_token {
@@ -181,5 +221,15 @@ fn require_all(name: &str, schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(|inner| require_all(name, inner)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dump() {
+        std::fs::write("/tmp/openapi.json", serde_json::to_string_pretty(&complete(described().1)).unwrap()).unwrap();
     }
 }

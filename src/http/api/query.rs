@@ -106,12 +106,17 @@ impl Params {
     /// A duration.
     fn duration(&mut self, name: &str) -> Option<Duration> {
         let text = self.one(name)?;
-        let duration = humantime::parse_duration(&text);
-        if duration.is_err() {
+        let duration = parse_duration(&text);
+        if duration.is_none() {
             self.wrong(name, "expected a duration; write it like 90s, 24h or 7d");
         }
-        duration.ok()
+        duration
     }
+}
+
+/// A duration with its unit, also where it is 0.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    humantime::parse_duration(text).ok().filter(|_| text.ends_with(|last: char| last.is_ascii_alphabetic()))
 }
 
 /// The names that a documented query has.
@@ -219,7 +224,8 @@ impl FromParams for PageQuery {
 
     fn read(params: &mut Params) -> PageQuery {
         let limit = params.number("limit", 1, PageQuery::MOST, PageQuery::DEFAULT);
-        PageQuery { limit: Some(limit), after: params.one("after") }
+        // A first page goes on from nowhere.
+        PageQuery { limit: Some(limit), after: params.one("after").filter(|after| !after.is_empty()) }
     }
 }
 
@@ -244,6 +250,7 @@ mod tests {
             ("limit=0", ("limit", "expected a whole number from 1 to 1000")),
             ("limit=%2B5", ("limit", "expected a whole number from 1 to 1000")),
             ("limit=5&limit=5", ("limit", "it is given more than once")),
+            ("older_than=0", ("older_than", "expected a duration; write it like 90s, 24h or 7d")),
             ("older_than=old", ("older_than", "expected a duration; write it like 90s, 24h or 7d")),
             ("group=abc", ("group", "\"abc\" is no group; a group is 12 hexadecimal digits")),
         ] {
