@@ -6,8 +6,8 @@ mod alert;
 mod digest;
 mod time;
 
-pub use alert::{Alert, AlertGroup};
-pub use digest::{Counts, Digest, GroupCount, Tally};
+pub use alert::{Alert, AlertGroup, OTHER};
+pub use digest::{Counts, Digest, GroupCount, Outlook, Tally};
 pub use time::rfc3339;
 
 use serde::{Deserialize, Serialize};

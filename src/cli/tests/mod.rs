@@ -46,6 +46,7 @@ fn config() -> Config {
             url: url("https://user:hush@alerts.test/services/T0/hush?token=hush"),
             format: Format::Standard,
             secrets: vec![SecretSource::Inline(Secret::new("whsec_hush"))],
+            routing_key: None,
             events: vec!["job.dead".into(), "alert.*".into()],
             matcher: Matcher::default(),
             headers: Vec::new(),
