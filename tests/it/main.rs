@@ -27,4 +27,8 @@ mod rubbish;
 mod rules;
 mod storm;
 mod support;
+mod triage_operations;
+mod triage_remove;
+mod triage_retry;
+mod triage_scan;
 mod worker;
