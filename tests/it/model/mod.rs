@@ -3,7 +3,7 @@
 //!
 //! The loops are the real ones on a real Redis, but they take their steps when they are told to, they can hang or die
 //! while they wait for an answer, and the store's clock stands still in between. So a seed tells the same story every
-//! time: `SEXTON_SEED=7 cargo test --test it model`. `SEXTON_SEQUENCES=1000` makes it look further.
+//! time: `SEXTON_SEED=7 cargo test --test it invariants_hold`. `SEXTON_SEQUENCES=1000` makes it look further.
 
 mod leader;
 mod ops;
@@ -111,7 +111,7 @@ async fn holds(redis: &mut Redis, seed: u64) -> BTreeMap<String, u64> {
         let _ = writeln!(told, "{:3}  {op:?}", n + 1);
     }
     panic!(
-        "with SEXTON_SEED={seed} (cargo test --test it model) this is wrong:\n  {found}\nA shorter sequence that fails:\n\
+        "with SEXTON_SEED={seed} (cargo test --test it invariants_hold) this is wrong:\n  {found}\nA shorter sequence that fails:\n\
          {told}  {}",
         failure.wrong
     );
