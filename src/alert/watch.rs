@@ -151,7 +151,10 @@ impl Watch {
             EventData::JobRecovered(retry) => self.count(now, event.at, Arrival::Left, &retry.dead, rules),
             // Of those that were there before Sexton came it tells the most frequent.
             EventData::Digest(digest) => digest.groups.iter().for_each(|known| self.learn(event.at, &known.group)),
-            EventData::JobExhausted(_) | EventData::HookTest(_) => {}
+            EventData::JobExhausted(_)
+            | EventData::AlertFiring(_)
+            | EventData::AlertResolved(_)
+            | EventData::HookTest(_) => {}
         }
     }
 

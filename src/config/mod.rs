@@ -34,8 +34,9 @@ use std::{path::PathBuf, time::Duration};
 use regex::Regex;
 
 use crate::{
+    alert::AlertRule,
     event::Include,
-    rule::{Matcher, Rules},
+    rule::{Matcher, Rules, Window},
 };
 
 /// Every key with its default and its meaning: a configuration that can be read as it stands. A line that begins with a
@@ -66,8 +67,21 @@ pub struct Config {
     pub rules_source: RulesSource,
     /// The rules as they were when the configuration was read; none where it was read without them.
     pub rules: Rules,
+    /// The alert rules, as `rules`.
+    pub alerts: Vec<AlertRule>,
+    /// The summary that people want at certain times.
+    pub digest: Option<DigestConfig>,
     /// Logging.
     pub log: LogConfig,
+}
+
+/// A summary at certain times.
+#[derive(Clone, Debug)]
+pub struct DigestConfig {
+    /// When, by its own time zone.
+    pub at: Window,
+    /// Names of the hooks that get it; none for every hook that takes digests.
+    pub hooks: Option<Vec<String>>,
 }
 
 /// One watched DLQ.

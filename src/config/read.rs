@@ -46,6 +46,8 @@ impl Config {
             announce_existing: false,
             rules_source: RulesSource::default(),
             rules: Rules::default(),
+            alerts: Vec::new(),
+            digest: None,
             log: LogConfig { format: LogFormat::Json, level: "info".to_owned() },
         }
     }

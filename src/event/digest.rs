@@ -75,7 +75,8 @@ pub struct Digest {
     /// The source's name.
     pub source: String,
     /// Why they were folded: `existing` (they were there when Sexton first came), `rate` (more than the hook's
-    /// `rate`), or `overflow` (the outbox's cap would have taken them from a hook that does not answer).
+    /// `rate`), `overflow` (the outbox's cap would have taken them from a hook that does not answer), or `schedule` (it
+    /// is the summary that `digest:` asks for).
     pub why: String,
     /// How many events it stands for: `count` deaths, `retried`, `recovered`, `exhausted`.
     #[serde(flatten)]
@@ -94,6 +95,30 @@ pub struct Digest {
     /// Three of the entries that died or are exhausted, of different groups where there are such, as `job.dead` has
     /// them. What was retried is no longer in the DLQ to be looked at.
     pub samples: Vec<JobDead>,
+    /// Of a summary alone: what is there now, and how it came to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlook: Option<Outlook>,
+    /// Names of the hooks that are told; left out for every hook that takes digests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<Vec<String>>,
+}
+
+/// What a summary says beside its counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outlook {
+    /// Jobs among the deaths that had died before.
+    pub died_again: u64,
+    /// Dead letters that wait, retries in flight included; `null` if no sample was ever taken.
+    pub waiting: Option<u64>,
+    /// The line over the time of the summary as a sparkline: one character a part, the oldest first, a blank where
+    /// nobody looked.
+    pub sparkline: String,
+    /// The lowest and the highest level in it.
+    pub lowest: Option<u64>,
+    /// The highest.
+    pub highest: Option<u64>,
+    /// Names of the alert rules that fire now.
+    pub firing: Vec<String>,
 }
 
 /// One group in a digest.
@@ -155,7 +180,9 @@ impl Tally {
             EventData::JobRetried(retry) => (Counts { retried: 1, ..none }, &retry.dead),
             EventData::JobRecovered(retry) => (Counts { recovered: 1, ..none }, &retry.dead),
             EventData::JobExhausted(dead) => (Counts { exhausted: 1, ..none }, &**dead),
-            EventData::Digest(_) | EventData::HookTest(_) => return false,
+            EventData::Digest(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
+                return false;
+            }
         };
         let sample = || brief(dead);
         if one.deaths + one.exhausted > 0 {
@@ -221,6 +248,8 @@ impl Tally {
             groups,
             groups_estimated: self.crowded,
             samples: self.samples.clone(),
+            outlook: None,
+            hooks: None,
         }
     }
 }

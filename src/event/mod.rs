@@ -2,9 +2,11 @@
 //!
 //! Pure. An event is made once, written to the outbox as JSON, and read from there by every hook.
 
+mod alert;
 mod digest;
 mod time;
 
+pub use alert::{Alert, AlertGroup};
 pub use digest::{Counts, Digest, GroupCount, Tally};
 pub use time::rfc3339;
 
@@ -25,18 +27,24 @@ pub enum EventType {
     JobExhausted,
     /// Many events about jobs in one.
     DlqDigest,
+    /// Something is wrong, or still is.
+    AlertFiring,
+    /// It is over.
+    AlertResolved,
     /// A person tries a hook.
     HookTest,
 }
 
 impl EventType {
     /// All of them, in the order the documentation lists them.
-    pub const ALL: [EventType; 6] = [
+    pub const ALL: [EventType; 8] = [
         EventType::JobDead,
         EventType::JobRetried,
         EventType::JobRecovered,
         EventType::JobExhausted,
         EventType::DlqDigest,
+        EventType::AlertFiring,
+        EventType::AlertResolved,
         EventType::HookTest,
     ];
 
@@ -48,6 +56,8 @@ impl EventType {
             EventType::JobRecovered => "job.recovered",
             EventType::JobExhausted => "job.exhausted",
             EventType::DlqDigest => "dlq.digest",
+            EventType::AlertFiring => "alert.firing",
+            EventType::AlertResolved => "alert.resolved",
             EventType::HookTest => "hook.test",
         }
     }
@@ -65,7 +75,7 @@ impl EventType {
             | EventType::JobRecovered
             | EventType::JobExhausted
             | EventType::DlqDigest => Lane::Deaths,
-            EventType::HookTest => Lane::Alerts,
+            EventType::AlertFiring | EventType::AlertResolved | EventType::HookTest => Lane::Alerts,
         }
     }
 }
@@ -124,6 +134,10 @@ pub enum EventData {
     JobExhausted(Box<JobDead>),
     /// Of `dlq.digest`.
     Digest(Box<Digest>),
+    /// Of `alert.firing`.
+    AlertFiring(Box<Alert>),
+    /// Of `alert.resolved`.
+    AlertResolved(Box<Alert>),
     /// Of `hook.test`.
     HookTest(HookTest),
 }
@@ -142,6 +156,8 @@ impl EventData {
             EventData::JobRecovered(_) => EventType::JobRecovered,
             EventData::JobExhausted(_) => EventType::JobExhausted,
             EventData::Digest(_) => EventType::DlqDigest,
+            EventData::AlertFiring(_) => EventType::AlertFiring,
+            EventData::AlertResolved(_) => EventType::AlertResolved,
             EventData::HookTest(_) => EventType::HookTest,
         }
     }
@@ -151,7 +167,9 @@ impl EventData {
         match self {
             EventData::JobDead(dead) | EventData::JobExhausted(dead) => Some(dead),
             EventData::JobRetried(retry) | EventData::JobRecovered(retry) => Some(&retry.dead),
-            EventData::Digest(_) | EventData::HookTest(_) => None,
+            EventData::Digest(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
+                None
+            }
         }
     }
 
@@ -160,7 +178,9 @@ impl EventData {
         match self {
             EventData::JobDead(dead) | EventData::JobExhausted(dead) => Some(dead),
             EventData::JobRetried(retry) | EventData::JobRecovered(retry) => Some(&mut retry.dead),
-            EventData::Digest(_) | EventData::HookTest(_) => None,
+            EventData::Digest(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
+                None
+            }
         }
     }
 
@@ -170,7 +190,25 @@ impl EventData {
             EventData::JobDead(dead) | EventData::JobExhausted(dead) => &dead.source,
             EventData::JobRetried(retry) | EventData::JobRecovered(retry) => &retry.dead.source,
             EventData::Digest(digest) => &digest.source,
+            EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => &alert.source,
             EventData::HookTest(test) => &test.source,
+        }
+    }
+
+    /// What it says of an incident; none for all but the two kinds of alert event.
+    pub fn alert(&self) -> Option<&Alert> {
+        match self {
+            EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => Some(alert),
+            _ => None,
+        }
+    }
+
+    /// The names of the hooks it is addressed to; none for every hook that wants its kind.
+    pub fn addressed_to(&self) -> Option<&[String]> {
+        match self {
+            EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => alert.hooks.as_deref(),
+            EventData::Digest(digest) => digest.hooks.as_deref(),
+            _ => None,
         }
     }
 
@@ -182,6 +220,8 @@ impl EventData {
             EventType::JobRecovered => EventData::JobRecovered(serde_json::from_str(json)?),
             EventType::JobExhausted => EventData::JobExhausted(serde_json::from_str(json)?),
             EventType::DlqDigest => EventData::Digest(serde_json::from_str(json)?),
+            EventType::AlertFiring => EventData::AlertFiring(serde_json::from_str(json)?),
+            EventType::AlertResolved => EventData::AlertResolved(serde_json::from_str(json)?),
             EventType::HookTest => EventData::HookTest(serde_json::from_str(json)?),
         })
     }

@@ -51,6 +51,14 @@ impl Leaving {
                     self.some(&mut group.error.message);
                 }
             }
+            EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => {
+                self.text(&mut alert.summary);
+                for group in &mut alert.groups {
+                    self.some(&mut group.task);
+                    self.some(&mut group.error.kind);
+                    self.some(&mut group.error.message);
+                }
+            }
             EventData::HookTest(test) => self.text(&mut test.summary),
         }
         event

@@ -3,9 +3,11 @@
 //! This is the contract that every kind of source fulfils; it speaks of no framework and no store. The loops know
 //! nothing else, and meet nowhere else.
 
+mod alerts;
 mod error;
 mod retries;
 
+pub use alerts::{AlertLedger, SavedWatch};
 pub use error::StoreError;
 pub use retries::{
     AuditLine, DuePools, Flight, GroupView, Judge, Judged, Judging, Lesson, Place, Plan, PlanEnd, Pool, PoolView,

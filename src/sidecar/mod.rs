@@ -64,6 +64,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
             ledger,
             Arc::clone(&config),
             rules.subscribe(),
+            rules.subscribe_to_alerts(),
             Arc::clone(&metrics),
             &holder,
             stop.clone(),

@@ -11,6 +11,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    alert::AlertRule,
     clock::wall_clock,
     config::{Config, Problems, ProcessEnv, RulesSource},
     metrics::Metrics,
@@ -28,6 +29,7 @@ const PROBLEMS_SHOWN: usize = 50;
 pub(super) struct RulesWatch {
     source: Arc<RulesSource>,
     in_force: watch::Sender<Arc<Rules>>,
+    alerts: watch::Sender<Arc<[AlertRule]>>,
     metrics: Arc<Metrics>,
     looks: Looks,
     /// Whether what was judged last could be used.
@@ -41,6 +43,7 @@ impl RulesWatch {
         RulesWatch {
             source: Arc::new(config.rules_source.clone()),
             in_force: watch::Sender::new(Arc::new(config.rules.clone())),
+            alerts: watch::Sender::new(config.alerts.clone().into()),
             metrics,
             looks: Looks::default(),
             sound: true,
@@ -51,6 +54,11 @@ impl RulesWatch {
     /// the last rules stay readable.
     pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Rules>> {
         self.in_force.subscribe()
+    }
+
+    /// The alert rules in force, in the same way.
+    pub(super) fn subscribe_to_alerts(&self) -> watch::Receiver<Arc<[AlertRule]>> {
+        self.alerts.subscribe()
     }
 
     /// Goes on until told to stop; nothing else ends it.

@@ -7,6 +7,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    alert::AlertRule,
     config::{Config, HookConfig},
     event::{EventType, Include, Lane},
     hook::{Client, Selection},
@@ -33,6 +34,8 @@ pub(super) struct Watch {
     ledger: Arc<dyn RetryLedger>,
     config: Arc<Config>,
     rules: watch::Receiver<Arc<Rules>>,
+    #[expect(dead_code, reason = "the loop that watches the line is still to come")]
+    alerts: watch::Receiver<Arc<[AlertRule]>>,
     metrics: Arc<Metrics>,
     holder: String,
     stop: CancellationToken,
@@ -47,6 +50,7 @@ impl Watch {
         ledger: Arc<dyn RetryLedger>,
         config: Arc<Config>,
         rules: watch::Receiver<Arc<Rules>>,
+        alerts: watch::Receiver<Arc<[AlertRule]>>,
         metrics: Arc<Metrics>,
         holder: &str,
         stop: CancellationToken,
@@ -54,7 +58,19 @@ impl Watch {
         let trouble = Trouble::new(ledger.name(), "standby");
         // Two sources may turn out to be one DLQ: they must then not take each other for themselves.
         let holder = format!("{holder}/{}", ledger.name());
-        Watch { ledger, config, rules, metrics, holder, stop, trouble, known_epoch: 0, looks: 0, has_led: false }
+        Watch {
+            ledger,
+            config,
+            rules,
+            alerts,
+            metrics,
+            holder,
+            stop,
+            trouble,
+            known_epoch: 0,
+            looks: 0,
+            has_led: false,
+        }
     }
 
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.

@@ -63,6 +63,8 @@ fn config() -> Config {
         announce_existing: false,
         rules_source: RulesSource::default(),
         rules: Rules::default(),
+        alerts: Vec::new(),
+        digest: None,
         log: LogConfig { format: LogFormat::Text, level: "info".into() },
     }
 }

@@ -124,7 +124,7 @@ impl Plan {
                 self.state.digest_seq += 1;
                 self.hold(posted.event.id.clone(), posted.event.at, (**digest).clone());
             }
-            EventData::HookTest(_) => {
+            EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
                 // Nobody waits for a test that is this old; it goes the way of what is rejected while off.
             }
         }

@@ -31,6 +31,9 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::JobRetried(retry) => of_job(event, &retry.dead, attempt(retry)),
         EventData::JobRecovered(retry) => Flexiq { error: None, ..of_job(event, &retry.dead, attempt(retry)) },
         EventData::Digest(digest) => Flexiq { error: Some(summary(digest)), ..blank(event, json!(digest)) },
+        EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => {
+            Flexiq { error: Some(alert.summary.clone()), ..blank(event, json!(alert)) }
+        }
         EventData::HookTest(HookTest { source, hook, summary }) => {
             blank(event, json!({"source": source, "hook": hook, "message": summary}))
         }

@@ -154,6 +154,8 @@ mod samples {
             other_count: counts.without(listed).deaths,
             groups_estimated: false,
             samples: vec![dead()],
+            outlook: None,
+            hooks: None,
         }
     }
 

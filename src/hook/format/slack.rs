@@ -32,6 +32,10 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::JobRecovered(retry) => job_recovered(retry),
         EventData::JobExhausted(dead) => job_exhausted(dead),
         EventData::Digest(digest) => many(digest),
+        EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => {
+            let line = text(&alert.summary, LINE);
+            (line.clone(), vec![section(&line)])
+        }
         EventData::HookTest(HookTest { source, hook, summary }) => {
             let line = format!("{} (hook {}, source {})", text(summary, LINE), text(hook, NAME), text(source, NAME));
             (line.clone(), vec![section(&line)])

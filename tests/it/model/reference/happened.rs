@@ -33,6 +33,7 @@ impl Reference {
                 EventData::JobRecovered(retry) => self.told(&retry.dead)?.told.recovered += 1,
                 EventData::JobExhausted(dead) => self.told_exhausted(dead, &in_force)?,
                 EventData::Digest(digest) => self.told_existing(digest.counts.deaths)?,
+                EventData::AlertFiring(_) | EventData::AlertResolved(_) => return Err("nothing is watched".to_owned()),
                 EventData::HookTest(_) => return Err("nobody tests a hook".to_owned()),
             }
         }

@@ -1,0 +1,27 @@
+//! What the ledger keeps for the watch over the line: see [`crate::alert`].
+
+use async_trait::async_trait;
+
+use super::{Lease, Ledger, Result};
+use crate::{alert::Fields, event::EventData};
+
+/// The watch of a source as the ledger has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedWatch {
+    /// Rises with every save, whoever makes it; 0 where nobody has watched yet.
+    pub revision: u64,
+    /// Its fields, in any order, without the revision.
+    pub fields: Vec<(String, String)>,
+}
+
+/// A source whose line is watched.
+#[async_trait]
+pub trait AlertLedger: Ledger {
+    /// Everything that was saved of the watch. Needs no lease.
+    async fn load_watch(&self) -> Result<SavedWatch>;
+
+    /// Changes these fields over revision `over`, and appends the events to the alerts lane of the outbox, in one step:
+    /// what has been told has been told once. Returns the new revision. [`StoreError::Moved`](super::StoreError::Moved)
+    /// if somebody saved in between: load again.
+    async fn save_watch(&self, lease: &Lease, over: u64, fields: &Fields, events: &[EventData]) -> Result<u64>;
+}
