@@ -18,18 +18,30 @@ pub(super) fn explain(facts: &Facts<'_>) -> Explanation {
     if let Some(at) = of_this(RETRIED) {
         return retried(facts, at);
     }
-    if let Some(line) = of_this(TWIN_REMOVED).map(|at| &facts.audit[at]) {
-        let sentence = format!(
-            "It was a second entry of a job that is in the DLQ under a newer one, and was removed at {}{}.",
-            moment(facts.now, line.at),
-            if line.detail.is_empty() { String::new() } else { format!(" ({})", line.detail) },
-        );
-        return gone(State::Superseded, sentence, Some(line.by.clone()));
+    if let Some(at) = of_this(TWIN_REMOVED) {
+        return twin(facts, at);
     }
     let sentence = "It is not in the DLQ, and as far as the audit log reaches Sexton did not take it out: a person or \
                     another program has retried or removed it."
         .to_owned();
     gone(State::Removed, sentence, None)
+}
+
+/// A second entry of a job that was retried from another one, whose removal is line `at` of the log.
+fn twin(facts: &Facts<'_>, at: usize) -> Explanation {
+    let line = &facts.audit[at];
+    // The retry may have been long before, if this entry was read late; and the log may not reach so far.
+    let retry = facts.audit[at..].iter().find(|earlier| earlier.what == RETRIED && earlier.job_id == line.job_id);
+    let retried = match retry {
+        Some(retry) => format!("by {} from {} at {}", retry.by, retry.entry_id, moment(facts.now, retry.at)),
+        None => "from another one".to_owned(),
+    };
+    let sentence = format!(
+        "It was a second entry of a job that was retried {retried}, and was removed at {} so that the job does not run \
+         twice.",
+        moment(facts.now, line.at),
+    );
+    gone(State::Superseded, sentence, Some(line.by.clone()))
 }
 
 /// A job that is on its way, told of the entry that was retried.
