@@ -6,6 +6,7 @@
 mod alerts;
 mod error;
 mod retries;
+mod triage;
 
 pub use alerts::{AlertLedger, SavedWatch};
 pub use error::StoreError;
@@ -13,6 +14,11 @@ pub use retries::{
     AuditLine, DuePools, Flight, GroupView, Judge, Judged, Judging, Lesson, Place, Plan, PlanEnd, Pool, PoolView,
     Prospects, Refusal, Relook, Retried, Retry, RetryLedger, Rounds, Settled, Sight, Sights, Standing, Verdict,
     Waiting, Whereabouts,
+};
+
+pub use triage::{
+    Act, By, HandRetry, Operation, OperationProgress, OperationState, Raised, Removal, Retain, Scan, Scanned, Sieve,
+    TriageLedger,
 };
 
 use std::time::Duration;
