@@ -134,16 +134,21 @@ async fn holds(redis: &mut Redis, seed: u64) -> BTreeMap<String, u64> {
     ops.truncate(failure.after);
     // By the machine's clock: while a sequence is played the other one stands still.
     #[expect(clippy::disallowed_methods, reason = "see above")]
-    let (began, mut at) = (Instant::now(), ops.len());
-    while at > 0 && began.elapsed() < SHORTEN_FOR {
-        at -= 1;
-        let mut shorter = ops.clone();
-        shorter.remove(at);
-        if let Err(other) = plays(redis, seed, &shorter).await {
-            shorter.truncate(other.after);
-            (ops, failure) = (shorter, other);
-            at = at.min(ops.len());
+    let (began, mut many) = (Instant::now(), ops.len().div_ceil(2));
+    // Without many at a time first, then without fewer.
+    while many > 0 {
+        let mut at = ops.len();
+        while at > 0 && began.elapsed() < SHORTEN_FOR {
+            let until = at.min(ops.len());
+            at = until.saturating_sub(many);
+            let mut shorter = ops.clone();
+            shorter.drain(at..until);
+            if let Err(other) = plays(redis, seed, &shorter).await {
+                shorter.truncate(other.after);
+                (ops, failure) = (shorter, other);
+            }
         }
+        many /= 2;
     }
     let mut told = String::new();
     for (n, op) in ops.iter().enumerate() {
