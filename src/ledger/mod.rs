@@ -225,6 +225,8 @@ pub struct Survey {
     pub in_flight: u64,
     /// Entries that were taken away before they were read, found since the last survey.
     pub unseen: u64,
+    /// Where the deaths lane of the outbox ends; `None` if there is none.
+    pub told: Option<OutboxId>,
 }
 
 /// What a delivery lane has saved.

@@ -27,4 +27,5 @@ mod rubbish;
 mod rules;
 mod storm;
 mod support;
+mod watch_ledger;
 mod worker;
