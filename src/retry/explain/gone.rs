@@ -1,12 +1,14 @@
 //! Entries that have left the DLQ.
 
 use super::{Explanation, Facts, State, moment::moment};
-use crate::ledger::{AuditLine, Flight, Verdict, Whereabouts};
+use crate::ledger::{AuditLine, Flight, Pool, Verdict, Whereabouts};
 
 /// What the audit log calls a retry.
 const RETRIED: &str = "retried";
 /// What it calls a second entry of one job that was taken away.
 const TWIN_REMOVED: &str = "twin_removed";
+/// What it calls an entry that a person took away.
+const REMOVED: &str = "removed";
 /// What it calls the end of an allowance.
 const EXHAUSTED: &str = "exhausted";
 
@@ -18,13 +20,12 @@ pub(super) fn explain(facts: &Facts<'_>) -> Explanation {
     if let Some(at) = of_this(RETRIED) {
         return retried(facts, at);
     }
-    if let Some(line) = of_this(TWIN_REMOVED).map(|at| &facts.audit[at]) {
-        let sentence = format!(
-            "It was a second entry of a job that is in the DLQ under a newer one, and was removed at {}{}.",
-            moment(facts.now, line.at),
-            if line.detail.is_empty() { String::new() } else { format!(" ({})", line.detail) },
-        );
-        return gone(State::Superseded, sentence, Some(line.by.clone()));
+    if let Some(at) = of_this(TWIN_REMOVED) {
+        return twin(facts, at);
+    }
+    if let Some(line) = of_this(REMOVED).map(|at| &facts.audit[at]) {
+        let sentence = format!("It was removed by {} at {}.", line.by, moment(facts.now, line.at));
+        return gone(State::Removed, sentence, None);
     }
     let sentence = "It is not in the DLQ, and as far as the audit log reaches Sexton did not take it out: a person or \
                     another program has retried or removed it."
@@ -32,10 +33,35 @@ pub(super) fn explain(facts: &Facts<'_>) -> Explanation {
     gone(State::Removed, sentence, None)
 }
 
+/// A second entry of a job that was retried from another one, whose removal is line `at` of the log.
+fn twin(facts: &Facts<'_>, at: usize) -> Explanation {
+    let line = &facts.audit[at];
+    // The retry may have been long before, if this entry was read late; and the log may not reach so far.
+    let retry = facts.audit[at..].iter().find(|earlier| earlier.what == RETRIED && earlier.job_id == line.job_id);
+    let retried = match retry {
+        Some(retry) => format!("by {} from {} at {}", retry.by, retry.entry_id, moment(facts.now, retry.at)),
+        None => "from another one".to_owned(),
+    };
+    let sentence = format!(
+        "It was a second entry of a job that was retried {retried}, and was removed at {} so that the job does not run \
+         twice.",
+        moment(facts.now, line.at),
+    );
+    gone(State::Superseded, sentence, rule_of(line))
+}
+
 /// A job that is on its way, told of the entry that was retried.
 fn in_flight(facts: &Facts<'_>, flight: &Flight) -> Explanation {
-    let sentence = format!("Rule {} {}.", flight.place.pool.rule(), under_way(facts, flight));
-    gone(state_of(flight), sentence, Some(flight.place.pool.rule().to_owned()))
+    let sentence = match by_rule(flight) {
+        Some(rule) => format!("Rule {rule} {}.", under_way(facts, flight)),
+        None => format!("A person {}.", under_way(facts, flight)),
+    };
+    gone(state_of(flight), sentence, by_rule(flight).map(str::to_owned))
+}
+
+/// The rule that has sent it, if it was a rule.
+pub(super) fn by_rule(flight: &Flight) -> Option<&str> {
+    Some(flight.place.pool.rule()).filter(|rule| *rule != Pool::BY_HAND)
 }
 
 pub(super) fn state_of(flight: &Flight) -> State {
@@ -80,7 +106,12 @@ fn retried(facts: &Facts<'_>, at: usize) -> Explanation {
         (State::Retried, "the log does not say what became of the job".to_owned())
     };
     let sentence = format!("It was retried by {} at {}, and {news}.", line.by, moment(facts.now, line.at));
-    gone(state, sentence, Some(line.by.clone()))
+    gone(state, sentence, rule_of(line))
+}
+
+/// The rule that a line is about. Whoever does it by hand is called something that no rule can be.
+fn rule_of(line: &AuditLine) -> Option<String> {
+    Some(line.by.clone()).filter(|by| !by.contains(['@', ':']))
 }
 
 /// When a job was last retried, as far as the log reaches: `, the last at …`.
