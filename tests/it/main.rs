@@ -27,5 +27,6 @@ mod rubbish;
 mod rules;
 mod storm;
 mod support;
+mod watch;
 mod watch_ledger;
 mod worker;
