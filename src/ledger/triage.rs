@@ -23,7 +23,8 @@ pub struct By {
     /// The note given with it; empty without one.
     #[serde(default)]
     pub note: String,
-    /// The operation that it is a part of, whose counts rise in the same step; empty for a single act.
+    /// The operation that it is a part of, whose counts rise in the same step; empty for a single act. Of an operation
+    /// that does not run any more nothing is done ([`StoreError::Moved`](super::StoreError::Moved)).
     #[serde(default)]
     pub operation: String,
 }
@@ -162,12 +163,33 @@ pub enum OperationState {
     Failed,
 }
 
+impl OperationState {
+    /// All of them.
+    pub const ALL: [OperationState; 4] =
+        [OperationState::Running, OperationState::Done, OperationState::Cancelled, OperationState::Failed];
+
+    /// Its name, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OperationState::Running => "running",
+            OperationState::Done => "done",
+            OperationState::Cancelled => "cancelled",
+            OperationState::Failed => "failed",
+        }
+    }
+
+    /// The state with this name.
+    pub fn parse(name: &str) -> Option<OperationState> {
+        OperationState::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+}
+
 /// How far an operation has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationProgress {
     /// Where it stands.
     pub state: OperationState,
-    /// Rises with every change.
+    /// Rises with every save; not with the counts that rise in the steps themselves.
     pub revision: u64,
     /// Look on from here.
     pub from: Option<String>,
@@ -193,11 +215,12 @@ pub trait TriageLedger: RetryLedger {
     async fn scan(&self, scan: &Scan) -> Result<Scanned>;
 
     /// Retries by hand, each atomically: as [`RetryLedger::retry`], without what only concerns rules. The loop follows
-    /// such a flight as any other. In order.
+    /// such a flight as any other, unless thousands are in flight already; then nobody says what becomes of it. In order.
+    /// An error leaves open what was done, so hand over no more than you would ask for again.
     async fn retry_by_hand(&self, by: &By, retries: Vec<HandRetry>) -> Result<Vec<Raised>>;
 
     /// Removes entries, each if it is still there; in order, whether it was. With a `removed` audit line for each, or one
-    /// `purged` line for each piece.
+    /// `purged` line for each piece. An error leaves open what was done; removing them again is no harm.
     async fn remove(&self, by: &By, how: Removal, entries: &[String]) -> Result<Vec<bool>>;
 
     /// Removes what retention may remove of these; returns how many entries went. Needs the lease.
@@ -209,7 +232,8 @@ pub trait TriageLedger: RetryLedger {
     /// Adds a line of the audit log that stands for no single entry, such as the beginning of an operation.
     async fn note(&self, by: &By, what: &str, detail: &str) -> Result<()>;
 
-    /// Remembers a new operation, and notes it in the audit log.
+    /// Remembers a new operation, and notes it in the audit log. [`StoreError::Moved`](super::StoreError::Moved) if
+    /// there is one of this id.
     async fn begin(&self, operation: &Operation) -> Result<()>;
 
     /// One operation.

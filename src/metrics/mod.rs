@@ -193,6 +193,7 @@ impl Metrics {
         for source in sources {
             metrics.added.with_label_values(&[source]);
             metrics.unseen.with_label_values(&[source]);
+            metrics.retries.begin_by_hand(source);
             metrics.leader.with_label_values(&[source]).set(0);
             metrics.up.with_label_values(&[source]).set(0);
         }
@@ -316,6 +317,7 @@ impl Metrics {
         if leads {
             return;
         }
+        self.retries.lead_no_more_by_hand(source);
         for gauge in [&self.entries, &self.level, &self.oldest, &self.lag] {
             // An error only says that the gauge was not there.
             let _ = gauge.remove_label_values(&[source]);

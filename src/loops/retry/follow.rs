@@ -110,7 +110,9 @@ impl Retry {
 
     /// A recovery may let more of a group go, or end a hold: its pool is looked at again in this very round.
     async fn wake(&self, steps: &[Step]) -> Result<(), StoreError> {
-        let recovered = steps.iter().filter(|step| step.verdict == Some(Verdict::Recovered));
+        let recovered = steps
+            .iter()
+            .filter(|step| step.verdict == Some(Verdict::Recovered) && !step.flight.place.pool.is_by_hand());
         let mut relooks: BTreeMap<&Pool, BTreeSet<&str>> = BTreeMap::new();
         for step in recovered {
             relooks.entry(&step.flight.place.pool).or_default().insert(&step.flight.place.group);

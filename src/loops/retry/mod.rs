@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Next, Step};
 use crate::{
     clock::{millis, monotonic},
-    ledger::{Lease, RetryLedger, StoreError, Whereabouts},
+    ledger::{Lease, Pool, RetryLedger, StoreError, Whereabouts},
     letter::Millis,
     metrics::Metrics,
     retry::{Aloft, Bucket},
@@ -97,7 +97,7 @@ impl Retry {
 
     async fn gauges(&mut self, aloft: &Aloft) -> Result<(), StoreError> {
         let source = self.ledger.name();
-        for rule in names(&self.known) {
+        for rule in names(&self.known).into_iter().chain([Pool::BY_HAND]) {
             self.metrics.in_flight(source, rule, u64::from(aloft.of_rule(rule)));
         }
         let now = monotonic();

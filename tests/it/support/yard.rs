@@ -182,7 +182,7 @@ impl Yard {
 
     /// What the audit log says, oldest first: what, entry, job.
     pub(crate) async fn audited(&self) -> Vec<(String, String, String)> {
-        let mut lines = self.ledger.audit(None, 1_000).await.expect("Redis is there");
+        let mut lines = self.ledger.audit(None, None, 1_000).await.expect("Redis is there");
         lines.reverse();
         lines.into_iter().map(|line| (line.what, line.entry_id, line.job_id)).collect()
     }
