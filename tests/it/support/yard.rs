@@ -7,7 +7,7 @@ use sexton::{
     config::{Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Include, JobDead},
     ledger::{
-        AttachOptions, By, Commit, Committed, Cursor, Death, Flight, HandRetry, JobCounts, Lease, Place,
+        AttachOptions, By, Commit, Committed, Cursor, Death, Flight, HandRetry, JobCounts, Lease, Ledger as _, Place,
         Plan, PlanEnd, Pool, Raised, Refusal, Retried, Retry, Rounds, Settled, SourceLedger, TriageLedger as _,
         TryLease, Verdict,
     },
@@ -50,7 +50,7 @@ pub(crate) struct Yard {
     /// A connection of the test's own.
     pub(crate) con: MultiplexedConnection,
     /// The leader's ledger.
-    pub(crate) ledger: Arc<dyn AlertLedger>,
+    pub(crate) ledger: Arc<dyn SourceLedger>,
     /// The leader's lease.
     pub(crate) lease: Lease,
     /// How far the leader has read.
