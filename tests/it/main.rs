@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
 mod alertmanager;
+mod alerts;
 mod architecture;
 mod cli;
 mod closed_loop;
