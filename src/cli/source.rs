@@ -109,7 +109,7 @@ impl SourceArgs {
             return Ok((self.sources(env)?, Rules::default()));
         }
         let (sources, rules) = read_for_rules(&self.file(env, Path::new(""))?, env)?;
-        let rules = rules.read(&rules.look(), env).unwrap_or_default();
+        let rules = rules.read(&rules.look(), env).unwrap_or_default().rules;
         Ok((sources, rules))
     }
 
@@ -127,7 +127,7 @@ impl RuledArgs {
             return self.source.sources_and_known_rules(env);
         }
         let (sources, rules) = self.sources_and_rules(env)?;
-        Ok((sources, rules.read(&rules.look(), env)?))
+        Ok((sources, rules.read(&rules.look(), env)?.rules))
     }
 
     /// The sources, and where the rules are; these are not looked at yet. What hooks need, such as their secrets, need
@@ -173,7 +173,9 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
 pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn TriageLedger>>, Failure> {
-    let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
+    let open = |source| -> Result<Arc<dyn TriageLedger>, Failure> {
+        Ok(smallage::open(source).map_err(|error| Failure::Config(error.to_string()))?)
+    };
     sources.iter().map(open).collect()
 }
 

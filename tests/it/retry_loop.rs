@@ -6,7 +6,7 @@ use redis::AsyncCommands as _;
 use sexton::{
     event::Include,
     ledger::{AttachOptions, Retried, StoreError},
-    loops::{self, Ended, Ingest, IngestOptions, Retry, Step as _, Trouble, Wanted},
+    loops::{self, Ended, Ingest, IngestOptions, Retry, Step as _, Trouble},
     metrics::Metrics,
     rule::{Action, Matcher, Pace, RetryRule, Rules, Terms},
 };
@@ -20,14 +20,14 @@ use crate::support::{
 };
 
 /// Rules with the yard's fingerprint: everything may go at once, but for the pace.
-fn rules(pace: Pace) -> Rules {
+pub(crate) fn rules(pace: Pace) -> Rules {
     let terms = Terms { min_age: Duration::from_millis(100), pace, ..Terms::default() };
     let action = Action::Retry(Box::new(terms));
     let rule = RetryRule { name: RULE.to_owned(), matcher: Matcher::default(), action };
     Rules { retry: vec![rule], fingerprint: "rules".to_owned() }
 }
 
-const SLOW: Pace = Pace { start: 1, max_in_flight: 100, per_second: 50, max_queue_length: 10_000 };
+pub(crate) const SLOW: Pace = Pace { start: 1, max_in_flight: 100, per_second: 50, max_queue_length: 10_000 };
 
 /// A retry loop that runs until it is dropped or stopped.
 struct Running {
@@ -40,7 +40,7 @@ impl Running {
     fn on(yard: &Yard, pace: Pace) -> Running {
         let rules = watch::Sender::new(Arc::new(rules(pace)));
         let metrics = Arc::new(Metrics::new(&["orders"], &[]));
-        let step = Retry::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe(), Wanted::default());
+        let step = Retry::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe());
         let stop = CancellationToken::new();
         let told = stop.clone();
         let run = async move { loops::run(Box::new(step), &Trouble::new("orders", "retry"), told).await };
