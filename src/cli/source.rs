@@ -109,8 +109,8 @@ impl SourceArgs {
             return Ok((self.sources(env)?, Rules::default()));
         }
         let (sources, rules) = read_for_rules(&self.file(env, Path::new(""))?, env)?;
-        let book = rules.read(&rules.look(), env).unwrap_or_default();
-        Ok((sources, book.rules))
+        let rules = rules.read(&rules.look(), env).unwrap_or_default().rules;
+        Ok((sources, rules))
     }
 
     fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {
@@ -120,6 +120,16 @@ impl SourceArgs {
 }
 
 impl RuledArgs {
+    /// The sources, and the rules as far as they are known: those of a configuration that cannot be read are not. Of
+    /// files that were named the problems are told.
+    pub(super) fn sources_and_known_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, Rules), Failure> {
+        if self.rules.is_empty() {
+            return self.source.sources_and_known_rules(env);
+        }
+        let (sources, rules) = self.sources_and_rules(env)?;
+        Ok((sources, rules.read(&rules.look(), env)?.rules))
+    }
+
     /// The sources, and where the rules are; these are not looked at yet. What hooks need, such as their secrets, need
     /// not be there.
     pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Failure> {

@@ -7,7 +7,7 @@ mod digest;
 mod purge;
 mod time;
 
-pub use alert::{Alert, AlertGroup};
+pub use alert::{Alert, AlertGroup, OTHER};
 pub use digest::{Counts, Digest, GroupCount, Outlook, Tally};
 pub use purge::Purge;
 pub use time::rfc3339;

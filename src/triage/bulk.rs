@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock::monotonic,
-    ledger::{self, Operation, OperationProgress, OperationState, TriageLedger},
+    ledger::{self, Act, Operation, OperationProgress, OperationState, TriageLedger},
     letter::{DeadLetter, Millis},
     retry::Bucket,
     rule::Rules,
@@ -36,6 +36,7 @@ pub struct Bulk<'a> {
     filter: Filter,
     /// Nothing that was added later is meant, and ages count from here.
     asked_at: Millis,
+    leg: Leg,
     /// Letters that passed and are still to be done.
     waiting: VecDeque<DeadLetter>,
     /// Up to where the DLQ was looked at; the letters that wait lie before it.
@@ -59,9 +60,21 @@ impl Died {
     }
 }
 
+/// Which entries a bulk action has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leg {
+    /// Those that were added before it began, as their ids tell.
+    Before,
+    /// Later ones, of which some may have died before it began all the same: where the store's clock has stepped back,
+    /// or somebody has chosen an id, all further ids lie in the future.
+    Odd,
+    /// None any more.
+    Over,
+}
+
 /// A piece that was looked at, whose letters are being done.
 struct Scanned {
-    /// Look on from here afterwards; none at the end.
+    /// Where it ended, if more is to come there.
     next: Option<String>,
     /// Entries in it that have not been counted as looked at.
     uncounted: u64,
@@ -70,7 +83,7 @@ struct Scanned {
 impl<'a> Bulk<'a> {
     /// What is done, to what this filter passes of what was there at `asked_at`.
     pub fn new(doing: Doing<'a>, filter: Filter, asked_at: Millis) -> Bulk<'a> {
-        Bulk { doing, filter, asked_at, waiting: VecDeque::new(), scanned: None, died: None }
+        Bulk { doing, filter, asked_at, leg: Leg::Before, waiting: VecDeque::new(), scanned: None, died: None }
     }
 
     /// What an operation asks for. Its acts carry its id, so that the ledger counts them.
@@ -84,9 +97,9 @@ impl<'a> Bulk<'a> {
 
     /// The same, going on by these rules.
     pub fn by_rules<'b>(self, rules: &'b Rules) -> Bulk<'b> {
-        let Bulk { doing, filter, asked_at, waiting, scanned, died } = self;
+        let Bulk { doing, filter, asked_at, leg, waiting, scanned, died } = self;
         let Doing { act, by, dry_run, rules: _ } = doing;
-        Bulk { doing: Doing { act, by, dry_run, rules }, filter, asked_at, waiting, scanned, died }
+        Bulk { doing: Doing { act, by, dry_run, rules }, filter, asked_at, leg, waiting, scanned, died }
     }
 
     /// When those died to which this has done something; none if it has done nothing.
@@ -109,7 +122,11 @@ impl<'a> Bulk<'a> {
         if self.waiting.is_empty() {
             self.look(ledger, progress).await?;
         }
-        let most = if self.doing.dry_run { PIECE } else { at_most.min(TOGETHER) };
+        let most = match self.doing.act {
+            _ if self.doing.dry_run => PIECE,
+            Act::Retry => at_most.min(TOGETHER),
+            Act::Delete | Act::Purge => at_most.min(PIECE),
+        };
         let piece: Vec<DeadLetter> = self.waiting.iter().take(most).cloned().collect();
         if let Some(last) = piece.last() {
             let outcomes = self.doing.to_letters(ledger, &piece).await?;
@@ -135,23 +152,31 @@ impl<'a> Bulk<'a> {
             && let Some(Scanned { next, uncounted }) = self.scanned.take()
         {
             progress.looked_at += uncounted;
-            match next {
-                Some(next) => progress.from = Some(next),
-                None => {
-                    progress.state = OperationState::Done;
-                    progress.ended_at = Some(ledger.clock().now());
-                }
+            if next.is_some() {
+                progress.from = next;
+            }
+            if self.leg == Leg::Over {
+                progress.state = OperationState::Done;
+                progress.ended_at = Some(ledger.clock().now());
             }
         }
         Ok(())
     }
 
     async fn look(&mut self, ledger: &dyn TriageLedger, progress: &OperationProgress) -> ledger::Result<()> {
-        let mut walk = Walk::new(ledger, &self.filter, self.asked_at, Order::OldestFirst)
-            .added_until(self.asked_at)
-            .after(progress.from.clone());
-        let letters = walk.next(PIECE).await?.unwrap_or_default();
+        let walk = Walk::new(ledger, &self.filter, self.asked_at, Order::OldestFirst).after(progress.from.clone());
+        let mut walk = match self.leg {
+            Leg::Before => walk.added_until(self.asked_at),
+            Leg::Odd | Leg::Over => walk.added_after(self.asked_at),
+        };
+        let mut letters = walk.next(PIECE).await?.unwrap_or_default();
+        if self.leg != Leg::Before {
+            letters.retain(|letter| letter.died_at <= self.asked_at);
+        }
         let next = walk.at().filter(|_| !walk.ended()).map(str::to_owned);
+        if walk.ended() {
+            self.leg = if self.leg == Leg::Before { Leg::Odd } else { Leg::Over };
+        }
         self.scanned = Some(Scanned { next, uncounted: walk.looked_at() });
         self.waiting = letters.into();
         Ok(())
@@ -208,10 +233,8 @@ impl Pace {
     pub fn room(&mut self) -> usize {
         let now = self.now();
         match &mut self.limit {
-            None => TOGETHER,
-            Some((per_second, bucket)) => {
-                usize::try_from(bucket.tokens(now, *per_second)).unwrap_or(TOGETHER).min(TOGETHER)
-            }
+            None => usize::MAX,
+            Some((per_second, bucket)) => usize::try_from(bucket.tokens(now, *per_second)).unwrap_or(usize::MAX),
         }
     }
 

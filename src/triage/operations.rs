@@ -9,7 +9,6 @@ use super::{Error, FilterSpec, Result};
 use crate::{
     event::{rfc3339, text},
     ledger::{self, Act, By, Operation, OperationProgress, OperationState, StoreError, TriageLedger},
-    letter::hex,
 };
 
 /// How often a change is tried again because the leader saved in between.
@@ -93,12 +92,12 @@ impl OperationShown {
 }
 
 /// Asks for an operation on a source. Whoever leads it then works it off; `salt` makes its id unique.
-pub async fn begin(ledger: &dyn TriageLedger, request: Request, salt: u64) -> Result<OperationShown> {
+pub async fn begin(ledger: &dyn TriageLedger, request: Request, salt: u32) -> Result<OperationShown> {
     // The answer brings the store's time.
     ledger.overview().await.map_err(Error::of(ledger))?;
     let asked_at = ledger.clock().now();
     let operation = Operation {
-        id: format!("{:012x}{}", asked_at.0.max(0), hex(&salt.to_be_bytes()[..4])),
+        id: format!("{:012x}{salt:08x}", asked_at.0.max(0)),
         act: request.act,
         filter: serde_json::to_value(&request.filter).unwrap_or_default(),
         by: By { operation: String::new(), ..request.by },

@@ -75,6 +75,13 @@ impl<'a> Walk<'a> {
         self
     }
 
+    /// The same, but only entries that were added later than this.
+    pub(super) fn added_after(mut self, at: Millis) -> Walk<'a> {
+        self.scan.since = Some(Millis(at.0.saturating_add(1)));
+        self.scan.until = None;
+        self
+    }
+
     /// The same, but only entries of this job.
     pub fn of_job(mut self, job_id: &str) -> Walk<'a> {
         self.scan.sieve = Sieve { job_id: Some(job_id.to_owned()), ..self.scan.sieve };

@@ -184,8 +184,10 @@ const WRITES: [&str; 21] = [
 
 /// The keys of the framework, as scripts call them, and the only ways in which they are ever written.
 const FRAMEWORKS: [&str; 4] = ["dlq", "clock", "stream", "claim"];
-const WAYS: [(&str, &str); 4] = [
+const WAYS: [(&str, &str); 6] = [
     ("parts/plans.lua", "call('XDEL', dlq, entry)"),
+    ("remove.lua", "pcall('XDEL', dlq, entry)"),
+    ("retain.lua", "pcall('XDEL', dlq, entry)"),
     ("retry.lua", "call('DEL', claim)"),
     ("retry.lua", "call('XADD', stream, 'NOMKSTREAM', '*', unpack(fields, 1, kept))"),
     ("retry.lua", "call('XDEL', dlq, unpack(removals))"),

@@ -46,6 +46,7 @@ fn config() -> Config {
             url: url("https://user:hush@alerts.test/services/T0/hush?token=hush"),
             format: Format::Standard,
             secrets: vec![SecretSource::Inline(Secret::new("whsec_hush"))],
+            routing_key: None,
             events: vec!["job.dead".into(), "alert.*".into()],
             matcher: Matcher::default(),
             headers: Vec::new(),
@@ -122,6 +123,15 @@ async fn run_under(
         Command::Rules(args) => super::rules::rules(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await,
         Command::Stats(args) => super::stats::stats(&config(), &ledgers, args, &mut io).await,
         Command::Hooks(args) => super::hooks::hooks(&config(), &ledgers, args, &mut io).await,
+        Command::Groups(args) => {
+            super::groups::groups(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await
+        }
+        Command::Retry(args) => super::act::retry(&ledgers, &rules.unwrap(), args, &mut io).await,
+        Command::Rm(args) => super::act::remove(&ledgers, args, &mut io).await,
+        Command::Purge(args) => super::act::purge(&ledgers, args, &mut io).await,
+        Command::Audit(args) => super::audit::audit(&ledgers, args, &mut io).await,
+        Command::Completions(args) => super::manual::completions(Cli::command(), args, &mut io),
+        Command::Man(args) => super::manual::man(Cli::command(), args, &mut io),
         Command::Run(_) | Command::Demo => unreachable!("not run here"),
     };
     Ran { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), result }

@@ -56,6 +56,7 @@ fn the_reference_names_every_key_with_its_default() {
         ("chat-secret", SECRET),
         ("token", "0123456789abcdef"),
         ("ci-token", "another-0123456789"),
+        ("pager-key", "R0UTINGKEY"),
     ] {
         std::fs::write(folder.path().join(name), content).unwrap();
     }
@@ -63,6 +64,7 @@ fn the_reference_names_every_key_with_its_default() {
         [
             ("BILLING_REDIS_PASSWORD", "x"),
             ("ONCALL_SECRET", SECRET),
+            ("PAGERDUTY_KEY", "R0UTINGKEY"),
             ("SEXTON_TOKEN", "0123456789abcdef"),
             ("SEXTON_BOT_TOKEN", "a-third-0123456789"),
         ]

@@ -83,7 +83,7 @@ async fn begin(api: &Api, bearer: Bearer, act: Act, body: BulkBody) -> Result<Be
             dry_run: body.dry_run,
             per_second: body.per_second,
         };
-        match triage::begin(ledger, request, fastrand::u64(..)).await {
+        match triage::begin(ledger, request, fastrand::u32(..)).await {
             Ok(begun) => items.push(begun),
             Err(error) if items.is_empty() => return Err(error.into()),
             Err(error) => {

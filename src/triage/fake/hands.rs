@@ -2,14 +2,14 @@
 
 use async_trait::async_trait;
 
-use super::{Fake, not_here};
+use super::{Fake, not_here, now};
 use crate::{
     event::EventData,
     ledger::{
-        By, HandRetry, Lease, Ledger as _, Operation, OperationProgress, Raised, Refusal, Removal, Result, Retain,
-        Scan, Scanned, StoreError, TriageLedger,
+        By, HandRetry, Lease, Operation, OperationProgress, Raised, Refusal, Removal, Result, Retain, Scan, Scanned,
+        StoreError, TriageLedger,
     },
-    letter::DeadLetter,
+    letter::{DeadLetter, Millis},
 };
 
 /// What was done to a fake by hand, and what it is to do.
@@ -132,7 +132,7 @@ impl TriageLedger for Fake {
                     hands.retried.push(retry);
                     let number = hands.retried.len() as u64;
                     if hands.dies_again {
-                        let (entry_id, died_at) = (format!("{}-0", u64::MAX / 2 + number), self.clock().now());
+                        let (entry_id, died_at) = (format!("{}-0", u64::MAX / 2 + number), Millis(now().0 + 1_000));
                         self.letters().push(DeadLetter { entry_id, died_at, ..letter });
                     }
                     Raised::Sent(format!("9-{number}"))
