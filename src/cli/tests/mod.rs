@@ -1,6 +1,8 @@
 //! The commands as people type them, against sources in memory: what comes out, byte for byte, and how it ends.
 
+mod acts;
 mod explain;
+mod groups;
 mod hooks;
 mod ls;
 mod rules;
