@@ -10,7 +10,7 @@ use crate::{
     alert::AlertRule,
     config::{Config, HookConfig},
     event::{EventType, Include, Lane},
-    hook::{Client, Selection},
+    hook::{Client, Selection, reminded_every},
     ledger::{
         AlertLedger, AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, SourceLedger, StoreError, TriageLedger,
         TryLease,
@@ -330,7 +330,7 @@ impl Watch {
 /// The hooks that want to be told again and again what fires: Alertmanager takes for over what it hears no more of.
 fn reminded(hooks: &[&HookConfig]) -> Vec<String> {
     let wants = |hook: &&&HookConfig| {
-        hook.format.as_str() == "alertmanager" && Selection::new(hook).subscribed(EventType::AlertFiring)
+        reminded_every(hook.format).is_some() && Selection::new(hook).subscribed(EventType::AlertFiring)
     };
     hooks.iter().filter(wants).map(|hook| hook.name.clone()).collect()
 }
