@@ -3,6 +3,7 @@
 
 mod alertmanager;
 mod alerts;
+mod api;
 mod architecture;
 mod cli;
 mod closed_loop;
@@ -23,6 +24,7 @@ mod plan_ledger;
 mod port;
 mod readme;
 mod replicas;
+mod retention;
 mod retry_crashes;
 mod retry_ledger;
 mod retry_loop;
