@@ -168,6 +168,7 @@ impl Watch {
             EventData::JobExhausted(_)
             | EventData::AlertFiring(_)
             | EventData::AlertResolved(_)
+            | EventData::Purged(_)
             | EventData::HookTest(_) => {}
         }
     }
