@@ -188,7 +188,7 @@ impl Format {
         [Format::Standard, Format::CloudEvents, Format::Flexiq, Format::Slack, Format::PagerDuty, Format::Alertmanager];
 
     /// Whether an event of this kind can be said in it; what cannot is not sent. An incident is opened and closed: that a
-    /// job was retried, or ran through, does neither.
+    /// job was retried, or ran through, or entries were removed, does neither.
     pub fn takes(self, event: EventType) -> bool {
         match self {
             Format::Standard | Format::CloudEvents | Format::Flexiq | Format::Slack => true,
