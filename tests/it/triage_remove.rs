@@ -76,7 +76,7 @@ async fn without_memory_or_rights_nothing_goes_without_its_line() {
         let id = yard.bury(&letter(NS, 1)).await;
         let before = yard.picture().await;
         set_memory(&mut yard.con, "1").await;
-        let refused = hand.remove(&anna(), how, &[id.clone()]).await;
+        let refused = hand.remove(&anna(), how, std::slice::from_ref(&id)).await;
         assert!(matches!(refused, Err(StoreError::NoWrites(_))), "{how:?}: {refused:?}");
         let retain = Retain { entries: vec![(id.clone(), None)], generation: yard.generation };
         let refused = hand.retain(&yard.lease, &anna(), retain).await;
