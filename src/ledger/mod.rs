@@ -225,6 +225,8 @@ pub struct Survey {
     pub in_flight: u64,
     /// Entries that were taken away before they were read, found since the last survey.
     pub unseen: u64,
+    /// Where the deaths lane of the outbox ends; `None` if there is none.
+    pub told: Option<OutboxId>,
 }
 
 /// What a delivery lane has saved.
@@ -378,6 +380,11 @@ pub trait Ledger: Send + Sync {
     /// What the ledger knows of these jobs, in order.
     async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>>;
 }
+
+/// A source with everything that its leader and people can ask of it.
+pub trait SourceLedger: AlertLedger + TriageLedger {}
+
+impl<L: AlertLedger + TriageLedger> SourceLedger for L {}
 
 /// One entry, decoded and as recorded.
 #[derive(Clone, Debug, PartialEq)]

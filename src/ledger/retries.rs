@@ -207,8 +207,8 @@ pub struct Retry {
     pub confirm_within: Duration,
     /// The rounds of what has been learnt of pool and group, at this moment.
     pub rounds: Rounds,
-    /// The `data` of `job.retried` as JSON, if any hook wants it.
-    pub event: Option<String>,
+    /// The `data` of `job.retried` as JSON.
+    pub event: String,
 }
 
 /// Which rounds of learning a retry belongs to.
@@ -426,7 +426,7 @@ pub struct Settled {
     pub flight: Flight,
     /// Its verdict, if there is one now. All but `Failing` end the flight.
     pub verdict: Option<Verdict>,
-    /// The `data` of `job.recovered` as JSON, if there is one and any hook wants it.
+    /// The `data` of `job.recovered` as JSON, if it has recovered.
     pub event: Option<String>,
 }
 

@@ -165,6 +165,11 @@ impl Keys {
         format!("{}sexton:operations", self.prefix)
     }
 
+    /// What the watch over the line remembers: a hash.
+    pub fn watch(&self) -> String {
+        format!("{}sexton:watch", self.prefix)
+    }
+
     /// The audit log: a stream.
     pub fn audit(&self) -> String {
         format!("{}sexton:audit", self.prefix)
@@ -215,6 +220,7 @@ mod tests {
             (keys.raised("order:7"), "{lrs}:sexton:raised:order:7"),
             (keys.operation("17"), "{lrs}:sexton:operation:17"),
             (keys.operations(), "{lrs}:sexton:operations"),
+            (keys.watch(), "{lrs}:sexton:watch"),
             (keys.audit(), "{lrs}:sexton:audit"),
         ] {
             assert_eq!(key, expected);

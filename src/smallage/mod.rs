@@ -4,6 +4,7 @@
 //! scripts. Of the framework's own keys only these are ever written: the DLQ (an entry goes, because it is retried or
 //! removed), and by a retry the target queue (one comes) and a job's own claim of its dedup key (it is freed).
 
+mod alerts;
 mod audit;
 mod commit;
 mod connection;

@@ -134,7 +134,7 @@ impl Smallage {
                 Arg::Int(departure.retries.into()),
                 Arg::Int(departure.not_before.0),
                 Arg::Text(json),
-                Arg::Text(departure.event.as_deref().unwrap_or_default()),
+                Arg::Text(&departure.event),
             ]);
         }
         let (note, operation) = (by.map(note).unwrap_or_default(), by.map_or("", |by| by.operation.as_str()));
@@ -168,7 +168,7 @@ impl Smallage {
             retried.push(match Refusal::parse(&told) {
                 Some(refusal) => Retried::Refused(refusal),
                 None => {
-                    announced |= departure.event.is_some();
+                    announced = true;
                     let confirm_by = Millis(now.0.saturating_add(departure.confirm_within));
                     let at = Whereabouts::Queue(told);
                     Retried::Sent(Box::new(Flight { sent_at: now, confirm_by, at, seen_at: now, ..flight }))
@@ -214,7 +214,7 @@ struct Departure {
     max_queue_length: u64,
     /// In milliseconds, at least one.
     confirm_within: i64,
-    event: Option<String>,
+    event: String,
 }
 
 impl Departure {
@@ -261,7 +261,7 @@ impl Departure {
             max_queue_length: 0,
             confirm_within: retry.confirm_within,
             rounds: Rounds::default(),
-            event: Some(EventData::JobRetried(Box::new(told)).to_json()),
+            event: EventData::JobRetried(Box::new(told)).to_json(),
         })
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     event::{EventData, Lane},
     ledger::{
         AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, RetryLedger, SavedLane, Survey, TryLease,
+        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, SourceLedger, Survey, TryLease,
     },
 };
 
@@ -74,6 +74,7 @@ pub(super) struct Scripts {
     pub(super) announce: Script,
     pub(super) begin_operation: Script,
     pub(super) save_operation: Script,
+    pub(super) save_watch: Script,
 }
 
 /// A script of several files: parts that others have as well, and its own last.
@@ -84,7 +85,7 @@ macro_rules! script {
 }
 
 /// Opens a source, whatever its kind. Does no IO. Where a [`Ledger`] is enough, it is one.
-pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn RetryLedger>, NamespaceError> {
+pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn SourceLedger>, NamespaceError> {
     match &source.kind {
         SourceKind::Smallage(config) => Ok(Arc::new(Smallage::new(&source.name, config.clone())?)),
     }
@@ -126,6 +127,7 @@ impl Smallage {
                 announce: script!("announce.lua"),
                 begin_operation: script!("parts/writes.lua", "parts/operations.lua", "operation_begin.lua"),
                 save_operation: script!("operation_save.lua"),
+                save_watch: script!("parts/writes.lua", "watch_save.lua"),
             },
             clock: StoreClock::default(),
             uid: RwLock::default(),

@@ -31,4 +31,6 @@ mod triage_operations;
 mod triage_remove;
 mod triage_retry;
 mod triage_scan;
+mod watch;
+mod watch_ledger;
 mod worker;

@@ -12,7 +12,7 @@
 --       then the number of jobs with a dedup key, and for each four: number of the retry (from 1); the dedup key; its
 --       claim; our claim
 --       then for each retry seven: its entry; its job's id; the number of its terms; the retries it is planned for; not
---       before this (ms); the flight as JSON; the data of `job.retried` as JSON or ''
+--       before this (ms); the flight as JSON; the data of `job.retried` as JSON
 -- Gives {'OK', seconds, microseconds, for each retry the id of its new queue entry, or the name of why it was refused}
 --       (by hand for fewer, if they were so large that it has taken long) or {'FENCED'} or {'MOVED'} (by hand: the
 --       operation does not run any more)
@@ -378,7 +378,8 @@ if #removals > 0 then
   call('XDEL', dlq, unpack(removals))
 end
 for group, list in pairs(postponed) do
-  local done = pcall('ZADD', group, 'XX', unpack(list))
+  -- Later only: if the clock was set back since these were found due, now is long before they are.
+  local done = pcall('ZADD', group, 'XX', 'GT', unpack(list))
   if not written and type(done) == 'table' and not find(done.err, 'WRONGTYPE', 1, true) then
     return done
   end

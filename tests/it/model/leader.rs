@@ -10,7 +10,7 @@ use std::{
 use sexton::{
     event::Include,
     ledger::{Attached, Lease, RetryLedger, StoreError},
-    loops::{Ingest, IngestOptions, Judge, Next, Retry, Step, Wanted},
+    loops::{Ingest, IngestOptions, Judge, Next, Retry, Step},
     metrics::Metrics,
     rule::Rules,
 };
@@ -21,8 +21,8 @@ use super::{
     ops::Loop,
     picture::{Id, Picture},
     reference::Wrong,
+    standstill::Standstill,
 };
-use crate::support::SOON;
 
 /// A step under way, which gives its loop back.
 type Turn = Pin<Box<dyn Future<Output = (Box<dyn Step>, Result<Next, StoreError>)>>>;
@@ -31,8 +31,8 @@ type Turn = Pin<Box<dyn Future<Output = (Box<dyn Step>, Result<Next, StoreError>
 enum Seat {
     Idle(Box<dyn Step>),
     Busy(Turn, CancellationToken),
-    /// It hung, and the test is over.
-    Empty,
+    /// It is being turned.
+    Taken,
 }
 
 /// A replica that leads, or thinks so.
@@ -57,11 +57,10 @@ impl Leader {
         let (shared, held) = (|| Arc::clone(&ledger), || lease.clone());
         let (metrics, rules) = (|| Arc::clone(metrics), || rules.subscribe());
         let options = IngestOptions { include: Include::default(), outbox_cap: 50_000 };
-        let wanted = Wanted { retried: true, recovered: true };
         let seats = [
             Seat::Idle(Box::new(Ingest::new(shared(), held(), metrics(), options, rules(), attached))),
             Seat::Idle(Box::new(Judge::new(shared(), held(), metrics(), rules()))),
-            Seat::Idle(Box::new(Retry::new(shared(), held(), metrics(), rules(), wanted))),
+            Seat::Idle(Box::new(Retry::new(shared(), held(), metrics(), rules()))),
         ];
         Leader { ledger, lease, read: Id::default(), seats }
     }
@@ -84,7 +83,7 @@ impl Leader {
         picture: &Picture,
     ) -> Result<Option<Result<Next, StoreError>>, Wrong> {
         let seat = &mut self.seats[which as usize];
-        let (mut turn, stop) = match std::mem::replace(seat, Seat::Empty) {
+        let (mut turn, stop) = match std::mem::replace(seat, Seat::Taken) {
             Seat::Busy(turn, stop) => (turn, stop),
             Seat::Idle(mut step) => {
                 let stop = CancellationToken::new();
@@ -95,7 +94,7 @@ impl Leader {
                 });
                 (turn, stop)
             }
-            Seat::Empty => return Err(format!("{which:?} hangs")),
+            Seat::Taken => return Err(format!("{which:?} never ended its turn")),
         };
         // Whoever is told to stop does not wait for anything to come. Time stands still here, so nothing would; but what
         // is there to be read is to be read.
@@ -103,6 +102,8 @@ impl Leader {
         if which != Loop::Ingest || !is_unread {
             stop.cancel();
         }
+        // What a rule's pace allows comes with time.
+        Standstill::a_moment_passes().await;
         let mut waited = 0;
         let step = poll_fn(|context| match turn.as_mut().poll(context) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -111,8 +112,7 @@ impl Leader {
                 if waits.is_some_and(|most| waited >= most) { Poll::Ready(None) } else { Poll::Pending }
             }
         });
-        let Ok(ended) = tokio::time::timeout(SOON, step).await else { return Err(format!("{which:?} hangs")) };
-        let outcome = match ended {
+        let outcome = match step.await {
             Some((step, outcome)) => {
                 *seat = Seat::Idle(step);
                 Some(outcome)

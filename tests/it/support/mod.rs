@@ -6,6 +6,7 @@ pub(crate) mod faketime;
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
 pub(crate) mod ledger;
+pub(crate) mod lookout;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
