@@ -18,6 +18,7 @@ mod model;
 mod outcomes;
 mod plan_ledger;
 mod port;
+mod prometheus;
 mod readme;
 mod replicas;
 mod retry_crashes;
