@@ -67,7 +67,7 @@ impl Cause {
     }
 
     /// As a matcher sees it. What has been folded has no error and no history.
-    pub(super) fn subject<'a>(&'a self, source: &'a str) -> Subject<'a> {
+    pub fn subject<'a>(&'a self, source: &'a str) -> Subject<'a> {
         Subject {
             source,
             queue: &self.queue,
@@ -96,6 +96,14 @@ impl Cause {
             }
             labels
         })
+    }
+
+    /// Whether it is a group of its own, with everything that a matcher looks at: neither folded into a rest, nor with a
+    /// text so long that only its beginning is known.
+    pub fn is_whole(&self) -> bool {
+        let ErrorText { kind, message } = &self.error;
+        let texts = [Some(&self.task), Some(&self.queue), kind.as_ref(), message.as_ref()];
+        self.depth() == 0 && !texts.into_iter().flatten().any(|text| text.ends_with('…'))
     }
 
     /// How far it has been folded: not at all, into the rest of its task, or into the rest of everything.

@@ -44,7 +44,8 @@ impl Count {
         i64::from(self.first) - i64::from(self.left)
     }
 
-    fn deaths(&self) -> u64 {
+    /// How many died.
+    pub(super) fn deaths(&self) -> u64 {
         u64::from(self.first) + u64::from(self.again)
     }
 

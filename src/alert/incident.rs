@@ -65,10 +65,38 @@ pub struct Past {
     pub rule: String,
     /// What it was about.
     pub labels: Labels,
+    /// How much it mattered.
+    #[serde(default)]
+    pub severity: Severity,
+    /// Names of the hooks that were told; none for every hook that takes alerts.
+    #[serde(default)]
+    pub hooks: Option<Vec<String>>,
     /// Since when there was something to see.
     pub since: Millis,
+    /// When it fired.
+    #[serde(default)]
+    pub fired_at: Option<Millis>,
     /// When it was resolved.
     pub resolved_at: Millis,
+}
+
+impl Past {
+    /// The incident as it was when it was resolved.
+    pub(super) fn incident(&self) -> Incident {
+        Incident {
+            id: self.id.clone(),
+            rule: self.rule.clone(),
+            labels: self.labels.clone(),
+            severity: self.severity,
+            hooks: self.hooks.clone(),
+            state: State::Firing,
+            began: self.fired_at.unwrap_or(self.since),
+            since: self.since,
+            fired_at: self.fired_at,
+            told_at: None,
+            clear_since: None,
+        }
+    }
 }
 
 /// What is to be told of an incident.
@@ -242,7 +270,10 @@ impl Incidents {
             id: incident.id.clone(),
             rule: incident.rule.clone(),
             labels: incident.labels.clone(),
+            severity: incident.severity,
+            hooks: incident.hooks.clone(),
             since: incident.since,
+            fired_at: incident.fired_at,
             resolved_at: now,
         }));
         changed.extend(resolved);

@@ -39,7 +39,7 @@ pub use samples::{Arrival, Sample, Samples};
 pub use summary::Summary;
 pub use transition::{GroupDeaths, Transition};
 pub use waiting::{Aged, AgedQuery};
-pub use watch::{Tick, Watch};
+pub use watch::{CURSOR, Tick, Watch};
 
 use std::time::Duration;
 

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Cause, GroupDeaths, KEPT, cause::CauseId, line::Line, samples::Samples};
-use crate::{clock::millis, letter::Millis, rule::Window};
+use super::{GroupDeaths, KEPT, cause::CauseId, line::Line, samples::Samples};
+use crate::{
+    clock::millis,
+    event::{Counts, Digest, GroupCount, Outlook, rfc3339, text},
+    letter::Millis,
+    rule::Window,
+};
 
 /// A summary that could not be sent in time is still sent this much later, and not at all after that.
 const LATE: Duration = Duration::from_secs(3600);
@@ -29,10 +34,12 @@ pub struct Summary {
     pub left: u64,
     /// Dead letters that wait, retries in flight included; none if no sample was ever taken.
     pub waiting: Option<u64>,
-    /// The groups that died most, the largest first.
+    /// The groups that died most, the largest first, with all their deaths.
     pub groups: Vec<GroupDeaths>,
-    /// First deaths of groups that are not listed.
+    /// Deaths in groups that are not listed.
     pub other: u64,
+    /// Some deaths were not counted by group: there were too many groups.
+    pub folded: bool,
     /// The line since.
     pub line: Line,
 }
@@ -59,22 +66,23 @@ impl Samples {
     pub fn summary(&self, from: Millis, now: Millis) -> Summary {
         let from = Millis(from.0.clamp(now.0 - millis(KEPT), now.0));
         let mut by_cause: std::collections::BTreeMap<CauseId, (u64, i64)> = Default::default();
-        let (mut died, mut died_again, mut retried, mut left) = (0, 0, 0, 0);
+        let (mut died, mut died_again, mut retried, mut left, mut folded) = (0, 0, 0, 0, false);
         for cell in self.since(from.0) {
             retried += u64::from(cell.retried);
             for count in &cell.counts {
                 died += u64::from(count.first);
                 died_again += u64::from(count.again);
                 left += u64::from(count.left);
-                if count.first > 0 {
+                if count.deaths() > 0 {
                     let at = cell.end(now);
-                    by_cause.entry(count.cause).or_insert((0, at)).0 += u64::from(count.first);
+                    by_cause.entry(count.cause).or_insert((0, at)).0 += count.deaths();
+                    folded |= self.causes.depth(count.cause) > 0;
                 }
             }
         }
         let named = |(id, (deaths, last)): (CauseId, (u64, i64))| {
-            let cause = self.causes.get(id).filter(|cause| cause.depth() == 0)?;
-            Some(GroupDeaths { cause: Cause::clone(cause), deaths, last: Some(Millis(last)) })
+            let cause = self.causes.get(id).filter(|cause| cause.depth() == 0)?.clone();
+            Some(GroupDeaths { cause, deaths, last: Some(Millis(last)) })
         };
         let mut groups: Vec<GroupDeaths> = by_cause.into_iter().filter_map(named).collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.deaths));
@@ -90,8 +98,43 @@ impl Samples {
             left,
             waiting: self.level(),
             groups,
-            other: died.saturating_sub(listed),
+            other: (died + died_again).saturating_sub(listed),
+            folded,
             line: self.line(now, over, PARTS),
+        }
+    }
+}
+
+impl Summary {
+    /// What hooks are told: `firing` are the names of the alert rules that fire now, `hooks` those that are told.
+    pub fn digest(&self, source: &str, firing: Vec<String>, hooks: Option<Vec<String>>) -> Digest {
+        let count = |deaths| Counts { deaths, ..Counts::default() };
+        let group = |group: &GroupDeaths| GroupCount {
+            group: group.cause.group.clone(),
+            counts: count(group.deaths),
+            task: text(&group.cause.task),
+            error: group.cause.error.clone(),
+        };
+        let (lowest, highest) = self.line.range().unzip();
+        Digest {
+            source: source.to_owned(),
+            why: "schedule".to_owned(),
+            counts: Counts { retried: self.retried, recovered: self.left, ..count(self.died + self.died_again) },
+            from: rfc3339(self.from),
+            until: rfc3339(self.until),
+            groups: self.groups.iter().map(group).collect(),
+            other_count: self.other,
+            groups_estimated: self.folded,
+            samples: Vec::new(),
+            outlook: Some(Outlook {
+                died_again: self.died_again,
+                waiting: self.waiting,
+                sparkline: self.line.to_string(),
+                lowest,
+                highest,
+                firing,
+            }),
+            hooks,
         }
     }
 }

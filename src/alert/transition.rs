@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AlertRule, Cause, Change, Ended, Kind, Labels, Severity,
+    AlertRule, Cause, Change, Ended, Key, Kind, Labels, Severity,
     cause::CauseId,
     incident::Changed,
     reading::{Need, Reading},
@@ -12,17 +12,22 @@ use super::{
 };
 use crate::{
     clock::millis,
+    event::{Alert, AlertGroup, EventData, rfc3339, text},
     letter::{Millis, bounded_text},
 };
 
 /// Groups that an event lists.
 const TOP_GROUPS: usize = 5;
+/// Characters of a sentence in an event.
+const SENTENCE_CHARS: usize = 1_000;
 
 /// Something to be told: the facts of `alert.firing` (fire, repeat) and `alert.resolved`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transition {
     /// What happened.
     pub change: Change,
+    /// It has been told before, and is told again to those who want to hear it until it is over, and for a while after.
+    pub reminds: bool,
     /// The incident's id, the same from firing to resolved.
     pub incident: String,
     /// The rule's name.
@@ -56,10 +61,46 @@ pub struct Transition {
 pub struct GroupDeaths {
     /// The group with its task, queue and reason, sample error and first death.
     pub cause: Cause,
-    /// First deaths in the time that the rule looks at (`waiting`: entries).
+    /// First deaths in the time that the rule looks at (`waiting`: entries; a summary: all deaths).
     pub deaths: u64,
     /// The last of its deaths, to the precision of the samples.
     pub last: Option<Millis>,
+}
+
+impl Transition {
+    /// The event that tells it. `retrying` says in one sentence what the retry loop does with the jobs of a cause, if
+    /// that is known. However long the texts of dead letters are, it stays well under 64 KiB.
+    pub fn event(&self, retrying: impl Fn(&Cause) -> Option<String>) -> EventData {
+        let group = |group: &GroupDeaths| AlertGroup {
+            group: group.cause.group.clone(),
+            task: text(&group.cause.task),
+            queue: text(&group.cause.queue),
+            reason: text(&group.cause.reason),
+            error: group.cause.error.clone(),
+            deaths: group.deaths,
+            first_died_at: rfc3339(group.cause.first),
+            last_died_at: group.last.and_then(rfc3339),
+            retrying: retrying(&group.cause).map(|said| bounded_text(said.as_bytes(), SENTENCE_CHARS)),
+        };
+        let over = matches!(self.change, Change::Resolve(_));
+        let alert = Box::new(Alert {
+            source: self.labels.get(Key::Source.as_str()).cloned().unwrap_or_default(),
+            incident: self.incident.clone(),
+            alert: self.alert.clone(),
+            severity: self.severity.as_str().to_owned(),
+            since: rfc3339(self.since),
+            fired_at: rfc3339(self.fired_at),
+            resolved_at: rfc3339(self.at).filter(|_| over),
+            repeated: self.reminds || self.change == Change::Repeat,
+            labels: self.labels.clone(),
+            value: self.value,
+            level: self.level,
+            summary: bounded_text(self.summary.as_bytes(), SENTENCE_CHARS),
+            groups: self.groups.iter().map(group).collect(),
+            hooks: self.hooks.clone(),
+        });
+        if over { EventData::AlertResolved(alert) } else { EventData::AlertFiring(alert) }
+    }
 }
 
 /// What a transition is made from.
@@ -103,6 +144,7 @@ impl Scene<'_> {
         };
         Transition {
             change,
+            reminds: false,
             incident: incident.id,
             alert: incident.rule,
             severity: incident.severity,

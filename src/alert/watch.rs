@@ -6,7 +6,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::{
-    AlertRule, Arrival, Fields, Incidents, Judgement, Kind, Labels, Sample, Samples, Summary, Transition, burst,
+    AlertRule, Arrival, Change, Ended, Fields, Incident, Incidents, Judgement, Kind, Labels, Past, Sample, Samples,
+    Summary, Transition, burst,
     cause::Cause,
     incident::{Changed, Moment, State},
     known::Known,
@@ -23,11 +24,17 @@ use crate::{
     rule::Window,
 };
 
-/// The fields that are not samples or known groups.
-const CURSOR: &str = "cursor";
+/// The field that has [`Watch::cursor`].
+pub const CURSOR: &str = "cursor";
+/// The other fields that are not samples or known groups.
 const INCIDENTS: &str = "incidents";
 const NEWCOMERS: &str = "newcomers";
 const SUMMED_UP: &str = "summed_up";
+const LEARNT: &str = "learnt";
+/// In the place of a cursor: the groups of all entries are known.
+const ALL: &str = "all";
+/// What is over is told once more, to those who want to hear it again and again, for this long.
+const REMIND_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// The watch over one source.
 #[derive(Clone, Debug)]
@@ -40,7 +47,9 @@ pub struct Watch {
     newcomers: Newcomers,
     cursor: String,
     summed_up: Option<Millis>,
-    /// The texts of the four fields as the ledger has them.
+    /// Up to which entry of the DLQ the groups are known that were there before anybody watched.
+    learnt: String,
+    /// The texts of these fields as the ledger has them.
     saved: HashMap<&'static str, String>,
 }
 
@@ -76,6 +85,7 @@ impl Watch {
             newcomers: Newcomers::default(),
             cursor: String::new(),
             summed_up: None,
+            learnt: String::new(),
             saved: HashMap::new(),
         };
         let (mut loading, mut unreadable) = (pieces::Loading::default(), Vec::new());
@@ -116,6 +126,10 @@ impl Watch {
                 }
                 Err(_) => return false,
             },
+            LEARNT => {
+                text.clone_into(&mut self.learnt);
+                LEARNT
+            }
             _ => return false,
         };
         self.saved.insert(name, text.to_owned());
@@ -185,10 +199,22 @@ impl Watch {
         let before = self.known.see(&dead.group, at, shortest);
         let quiet = shortest
             .is_some_and(|shortest| before.is_none_or(|before| at.0.saturating_sub(before.0) >= millis(shortest)));
-        // A job that died before is no news, whatever it dies of now.
-        if quiet && arrival == Arrival::First {
+        // A job that died before is no news, whatever it dies of now; nor is anything while it is not known what was there.
+        if quiet && arrival == Arrival::First && self.learnt == ALL {
             self.newcomers.add(Fresh { at: now, before, cause: Cause::of(dead, at) });
         }
+    }
+
+    /// After which entry of the DLQ to read on and [`Watch::learn`] the groups of what is there, so that only new ones
+    /// count as new: empty for the beginning. None if that is done, or no rule asks for it.
+    pub fn to_learn(&self, rules: &[AlertRule]) -> Option<&str> {
+        let asks = |rule: &AlertRule| matches!(rule.kind, Kind::NewGroup(_)) && rule.concerns(&self.source);
+        (self.learnt != ALL && rules.iter().any(asks)).then_some(&self.learnt)
+    }
+
+    /// The groups of the entries up to here are known, or those of all entries.
+    pub fn learnt_until(&mut self, cursor: Option<&str>) {
+        cursor.unwrap_or(ALL).clone_into(&mut self.learnt);
     }
 
     /// Notes that this group is no news: of an entry that was in the DLQ before Sexton came.
@@ -225,6 +251,34 @@ impl Watch {
         }
         let transitions = changed.into_iter().map(|changed| self.transition(changed, now, rules, aged)).collect();
         (transitions, passed_over)
+    }
+
+    /// What is to be told once more at `now` to those of these hooks that it was told to: what fires, and what has been
+    /// over for less than five minutes. Changes nothing.
+    pub fn reminders(&self, now: Millis, rules: &[AlertRule], aged: &[Aged], to: &[String]) -> Vec<Transition> {
+        let again = |changed: Changed, at: Millis| {
+            let told = changed.incident.hooks.as_ref();
+            let hooks = to.iter().filter(|hook| told.is_none_or(|told| told.contains(hook)));
+            let hooks: Vec<String> = hooks.cloned().collect();
+            let transition = Transition { reminds: true, ..self.transition(changed, at, rules, aged) };
+            (!hooks.is_empty()).then_some(Transition { hooks: Some(hooks), ..transition })
+        };
+        let judgements = self.judgements(now, rules, aged);
+        let reading = |incident: &Incident| {
+            let judgement = judgements.iter().find(|judgement| judgement.rule.name == incident.rule)?;
+            judgement.readings.iter().flatten().find(|reading| reading.labels == incident.labels).cloned()
+        };
+        let firing = self.incidents.live().iter().filter(|incident| incident.state == State::Firing);
+        let firing = firing.filter_map(|incident| {
+            let changed = Changed { change: Change::Repeat, incident: incident.clone(), reading: reading(incident) };
+            again(changed, now)
+        });
+        let fresh = |past: &&Past| now.0.saturating_sub(past.resolved_at.0) < millis(REMIND_FOR);
+        let over = self.incidents.past().iter().filter(fresh).filter_map(|past| {
+            let change = Change::Resolve(Ended::Over);
+            again(Changed { change, incident: past.incident(), reading: None }, past.resolved_at)
+        });
+        firing.chain(over).collect()
     }
 
     /// Whether a summary is due by this schedule, and when it was; each is due once, over all leaders, if what
@@ -301,6 +355,7 @@ impl Watch {
             (INCIDENTS, json(serde_json::to_string(&self.incidents))),
             (NEWCOMERS, json(serde_json::to_string(&self.newcomers))),
             (SUMMED_UP, self.summed_up.map(|at| at.0.to_string()).unwrap_or_default()),
+            (LEARNT, self.learnt.clone()),
         ] {
             if !text.is_empty() && self.saved.get(name) != Some(&text) {
                 fields.set(name.to_owned(), text.clone());

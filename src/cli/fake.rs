@@ -394,10 +394,11 @@ impl RetryLedger for Fake {
         Ok(self.prospects.clone())
     }
 
-    async fn audit(&self, before: Option<&str>, max: usize) -> Result<Vec<AuditLine>> {
+    async fn audit(&self, before: Option<&str>, since: Option<Millis>, max: usize) -> Result<Vec<AuditLine>> {
         self.works()?;
         let from = before
             .map_or(0, |before| self.log.iter().position(|line| line.id == before).map_or(self.log.len(), |at| at + 1));
-        Ok(self.log[from..].iter().take(max).cloned().collect())
+        let since = since.unwrap_or_default();
+        Ok(self.log[from..].iter().take_while(|line| line.at >= since).take(max).cloned().collect())
     }
 }

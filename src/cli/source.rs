@@ -151,7 +151,9 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
 pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn RetryLedger>>, Failure> {
-    let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
+    let open = |source| -> Result<Arc<dyn RetryLedger>, Failure> {
+        Ok(smallage::open(source).map_err(|error| Failure::Config(error.to_string()))?)
+    };
     sources.iter().map(open).collect()
 }
 

@@ -7,7 +7,7 @@ mod digest;
 mod time;
 
 pub use alert::{Alert, AlertGroup};
-pub use digest::{Counts, Digest, GroupCount, Tally};
+pub use digest::{Counts, Digest, GroupCount, Outlook, Tally};
 pub use time::rfc3339;
 
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Lease, Ledger, Result};
+use super::{Batch, Cursor, Lease, OutboxId, Result, RetryLedger};
 use crate::{alert::Fields, event::EventData};
 
 /// The watch of a source as the ledger has it.
@@ -16,7 +16,7 @@ pub struct SavedWatch {
 
 /// A source whose line is watched.
 #[async_trait]
-pub trait AlertLedger: Ledger {
+pub trait AlertLedger: RetryLedger {
     /// Everything that was saved of the watch. Needs no lease.
     async fn load_watch(&self) -> Result<SavedWatch>;
 
@@ -24,4 +24,12 @@ pub trait AlertLedger: Ledger {
     /// what has been told has been told once. Returns the new revision. [`StoreError::Moved`](super::StoreError::Moved)
     /// if somebody saved in between: load again.
     async fn save_watch(&self, lease: &Lease, over: u64, fields: &Fields, events: &[EventData]) -> Result<u64>;
+
+    /// Up to where the watch has counted the deaths lane of the outbox, as it was last saved; `None` if nobody has
+    /// watched yet. One cheap read, without a lease.
+    async fn counted_until(&self) -> Result<Option<OutboxId>>;
+
+    /// Reads up to `max` entries of the DLQ after `after`, oldest first, without waiting and beside whoever reads them
+    /// with [`Ledger::read`](super::Ledger::read), of which there can be only one.
+    async fn browse(&self, after: &Cursor, max: usize) -> Result<Batch>;
 }

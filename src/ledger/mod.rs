@@ -6,6 +6,7 @@
 mod alerts;
 mod error;
 mod retries;
+mod triage;
 
 pub use alerts::{AlertLedger, SavedWatch};
 pub use error::StoreError;
@@ -13,6 +14,11 @@ pub use retries::{
     AuditLine, DuePools, Flight, GroupView, Judge, Judged, Judging, Lesson, Place, Plan, PlanEnd, Pool, PoolView,
     Prospects, Refusal, Relook, Retried, Retry, RetryLedger, Rounds, Settled, Sight, Sights, Standing, Verdict,
     Waiting, Whereabouts,
+};
+
+pub use triage::{
+    Act, By, HandRetry, Operation, OperationProgress, OperationState, Raised, Removal, Retain, Scan, Scanned, Sieve,
+    TriageLedger,
 };
 
 use std::time::Duration;
@@ -219,6 +225,8 @@ pub struct Survey {
     pub in_flight: u64,
     /// Entries that were taken away before they were read, found since the last survey.
     pub unseen: u64,
+    /// Where the deaths lane of the outbox ends; `None` if there is none.
+    pub told: Option<OutboxId>,
 }
 
 /// What a delivery lane has saved.

@@ -25,9 +25,17 @@ use crate::{
 pub struct Pool(pub String);
 
 impl Pool {
+    /// What stands for the rule where a person retries, also in metrics. No rule can have this name.
+    pub const BY_HAND: &str = "by hand";
+
     /// Of this rule and this task.
     pub fn of(rule: &str, task: &str) -> Pool {
         Pool(format!("{rule}:{}", hex(&Sha256::digest(task)[..6])))
+    }
+
+    /// True of what a person has retried: no rule is to learn from it.
+    pub fn is_by_hand(&self) -> bool {
+        self.rule() == Pool::BY_HAND
     }
 
     /// The rule's name.
@@ -199,8 +207,8 @@ pub struct Retry {
     pub confirm_within: Duration,
     /// The rounds of what has been learnt of pool and group, at this moment.
     pub rounds: Rounds,
-    /// The `data` of `job.retried` as JSON, if any hook wants it.
-    pub event: Option<String>,
+    /// The `data` of `job.retried` as JSON.
+    pub event: String,
 }
 
 /// Which rounds of learning a retry belongs to.
@@ -418,7 +426,7 @@ pub struct Settled {
     pub flight: Flight,
     /// Its verdict, if there is one now. All but `Failing` end the flight.
     pub verdict: Option<Verdict>,
-    /// The `data` of `job.recovered` as JSON, if there is one and any hook wants it.
+    /// The `data` of `job.recovered` as JSON, if it has recovered.
     pub event: Option<String>,
 }
 
@@ -439,17 +447,18 @@ pub struct Lesson {
 }
 
 /// One line of the audit log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditLine {
     /// Its id; the order of the log.
     pub id: String,
     /// When, by the store's clock.
     pub at: Millis,
-    /// What was done or found: `retried`, `recovered`, `failing`, `re_died`, `lost_sight`, `exhausted`, `twin_removed`.
+    /// What was done or found: `retried`, `recovered`, `failing`, `re_died`, `lost_sight`, `exhausted`, `twin_removed`;
+    /// `removed` by hand; `purged`, which stands for many; or what was noted.
     pub what: String,
     /// The rule, or who did it by hand.
     pub by: String,
-    /// The entry in the DLQ.
+    /// The entry in the DLQ; of a purge the first one, of a note none.
     pub entry_id: String,
     /// The job.
     pub job_id: String,
@@ -457,6 +466,12 @@ pub struct AuditLine {
     pub task: String,
     /// More, such as the id of the new queue entry.
     pub detail: String,
+    /// What the person who did it wrote to it.
+    #[serde(default)]
+    pub note: String,
+    /// The bulk operation that it was a part of.
+    #[serde(default)]
+    pub operation: String,
 }
 
 /// A source whose jobs can be put back. Every write takes the lease and checks it in the same atomic step.
@@ -526,8 +541,9 @@ pub trait RetryLedger: Ledger {
     /// What would stand in the way of this letter's retry now. Takes nothing but reads, and no snapshot of them.
     async fn prospects(&self, letter: &DeadLetter) -> Result<Prospects>;
 
-    /// The audit log from the newest line on, or before a line's id; up to `max` lines.
-    async fn audit(&self, before: Option<&str>, max: usize) -> Result<Vec<AuditLine>>;
+    /// The audit log from the newest line on, or before a line's id, and not further back than `since`; up to `max`
+    /// lines. The log keeps so many lines, not so many days: what is older than its last line is forgotten.
+    async fn audit(&self, before: Option<&str>, since: Option<Millis>, max: usize) -> Result<Vec<AuditLine>>;
 }
 
 /// The due index in numbers.

@@ -1,6 +1,7 @@
 //! Keeps the outbox small: what every hook is done with goes after a while, or sooner when room is short.
 //!
-//! What a hook still needs is never removed here; a hook that does not answer makes room itself, by folding.
+//! What a hook still needs is never removed here; a hook that does not answer makes room itself, by folding. Nor is what
+//! the watch over the line has not counted yet, unless room is short and it does not get on.
 
 use std::{
     sync::Arc,
@@ -17,15 +18,17 @@ use crate::{
     config::OutboxConfig,
     delivery::LaneState,
     event::Lane,
-    ledger::{Lease, Ledger, OutboxId, StoreError},
+    ledger::{AlertLedger, Lease, OutboxId, StoreError},
 };
 
+/// A watch that has not got on for this long holds up nobody any more.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The shortest time between two looks, however fast the outbox grows.
 const AT_LEAST: Duration = Duration::from_millis(50);
 
 /// The trim loop of one lane in one term.
 pub struct Trim {
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn AlertLedger>,
     lease: Lease,
     lane: Lane,
     hooks: Vec<String>,
@@ -34,12 +37,16 @@ pub struct Trim {
     changes: watch::Receiver<u64>,
     /// When everything was last looked at, not just how much there is.
     looked_at: Option<Instant>,
+    /// Where the watch stands, and since when it does although room is short.
+    counted: Option<(OutboxId, Instant)>,
+    /// It has been said that the watch is not waited for.
+    told_stuck: bool,
 }
 
 impl Trim {
     /// For the lane of the outbox that these hooks read: trimmed every `every`, and sooner when room is short.
     pub fn new(
-        ledger: Arc<dyn Ledger>,
+        ledger: Arc<dyn AlertLedger>,
         lease: Lease,
         lane: Lane,
         hooks: Vec<String>,
@@ -47,12 +54,12 @@ impl Trim {
         every: Duration,
     ) -> Trim {
         let changes = ledger.outbox_changes(lane);
-        Trim { ledger, lease, lane, hooks, outbox, every, changes, looked_at: None }
+        Trim { ledger, lease, lane, hooks, outbox, every, changes, looked_at: None, counted: None, told_stuck: false }
     }
 
-    /// The first event that some hook still needs; `None` if none needs any.
-    async fn needed_from(&self) -> Result<Option<OutboxId>, StoreError> {
-        let mut needed: Option<OutboxId> = None;
+    /// The first event that some hook, or the watch, still needs; `None` if none needs any.
+    async fn needed_from(&mut self, short: bool) -> Result<Option<OutboxId>, StoreError> {
+        let mut needed = self.uncounted_from(short).await?;
         for hook in &self.hooks {
             let position = match self.ledger.load_lane(hook, self.lane).await {
                 Ok(Some(saved)) => {
@@ -69,6 +76,28 @@ impl Trim {
         Ok(needed)
     }
 
+    /// The first event that the watch has not counted.
+    async fn uncounted_from(&mut self, short: bool) -> Result<Option<OutboxId>, StoreError> {
+        if self.lane != Lane::Deaths {
+            return Ok(None);
+        }
+        let counted = self.ledger.counted_until().await?.unwrap_or_default();
+        let now = monotonic();
+        let since = self.counted.filter(|(before, _)| *before == counted).map_or(now, |(_, since)| since);
+        self.counted = short.then_some((counted, since));
+        let stuck = short && now.duration_since(since) >= PATIENCE;
+        if stuck && !self.told_stuck {
+            tracing::warn!(
+                source = self.ledger.name(),
+                "the outbox is nearly full, and the watch does not get on: what it has not counted goes, and is missing in \
+                 alerts by deaths"
+            );
+        }
+        self.told_stuck = stuck;
+        // The last one counted may go.
+        Ok((!stuck).then_some(OutboxId { seq: counted.seq.saturating_add(1), ..counted }))
+    }
+
     /// Trims; true if room is still short.
     async fn trim(&mut self) -> Result<bool, StoreError> {
         let len = self.ledger.outbox_len(self.lane).await?;
@@ -79,7 +108,7 @@ impl Trim {
             return Ok(false);
         }
         self.looked_at = Some(monotonic());
-        let needed = self.needed_from().await?.unwrap_or(OutboxId { ms: u64::MAX, seq: 0 });
+        let needed = self.needed_from(short).await?.unwrap_or(OutboxId { ms: u64::MAX, seq: 0 });
         let kept_since = self.ledger.clock().now().0.saturating_sub(millis(self.outbox.keep));
         let old = OutboxId { ms: u64::try_from(kept_since).unwrap_or(0), seq: 0 };
         self.ledger.outbox_trim(&self.lease, self.lane, old.min(needed), None).await?;

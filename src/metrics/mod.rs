@@ -1,11 +1,12 @@
 //! Everything Sexton counts, and the text Prometheus scrapes.
 
+mod alerts;
 mod labels;
 mod retries;
 
 use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
-use self::{labels::Labels, retries::Retries};
+use self::{alerts::Alerts, labels::Labels, retries::Retries};
 use crate::{
     ledger::{Refusal, Survey, Verdict, Waiting},
     letter::{Millis, Reason},
@@ -71,6 +72,7 @@ pub struct Metrics {
     leader: IntGaugeVec,
     up: IntGaugeVec,
     retries: Retries,
+    alerts: Alerts,
     rules_reload_success: IntGaugeVec,
     rules_reload_timestamp: IntGaugeVec,
     labels: Labels,
@@ -104,6 +106,7 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
     retries::REFERENCE[4],
     retries::REFERENCE[5],
     retries::REFERENCE[6],
+    alerts::REFERENCE,
     (
         "sexton_hook_deliveries_total",
         &["hook", "outcome"],
@@ -180,6 +183,7 @@ impl Metrics {
                 held: gauge("sexton_groups_held"),
                 exhausted: counter("sexton_entries_exhausted_total"),
             },
+            alerts: Alerts::new(gauge("sexton_alert_firing")),
             rules_reload_success: gauge("sexton_rules_reload_success"),
             rules_reload_timestamp: gauge("sexton_rules_reload_timestamp_seconds"),
             labels: Labels::default(),
@@ -189,6 +193,7 @@ impl Metrics {
         for source in sources {
             metrics.added.with_label_values(&[source]);
             metrics.unseen.with_label_values(&[source]);
+            metrics.retries.begin_by_hand(source);
             metrics.leader.with_label_values(&[source]).set(0);
             metrics.up.with_label_values(&[source]).set(0);
         }
@@ -263,6 +268,12 @@ impl Metrics {
         }
     }
 
+    /// The alert rules that concern a source, by name and severity, with the number of their incidents that fire; what
+    /// was shown of other rules goes.
+    pub fn firing<'a>(&self, source: &str, firing: impl Iterator<Item = (&'a str, &'static str, u64)>) {
+        self.alerts.show(source, firing);
+    }
+
     /// The gauges about these rules go: with the lease, or because the rules are no longer in force.
     pub fn no_more_rules(&self, source: &str, rules: &[&str]) {
         self.retries.lead_no_more(source, rules);
@@ -306,10 +317,12 @@ impl Metrics {
         if leads {
             return;
         }
+        self.retries.lead_no_more_by_hand(source);
         for gauge in [&self.entries, &self.level, &self.oldest, &self.lag] {
             // An error only says that the gauge was not there.
             let _ = gauge.remove_label_values(&[source]);
         }
+        self.alerts.show(source, std::iter::empty());
         for hook in hooks {
             let _ = self.backlog.remove_label_values(&[source, hook]);
         }

@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
-use crate::ledger::{Refusal, Verdict};
+use crate::ledger::{Pool, Refusal, Verdict};
 
 /// Metrics about retries.
 #[derive(Debug)]
@@ -23,14 +23,18 @@ pub(super) const REFERENCE: [(&str, &[&str], &str); 7] = [
         "sexton_retry_outcomes_total",
         &["source", "rule", "outcome"],
         "What became of retries: `recovered`, `re_died` or `lost_sight` for each, and before that perhaps `failing`: its \
-         first new attempt failed",
+         first new attempt failed; the rule is `by hand` where a person had retried",
     ),
     (
         "sexton_retry_refusals_total",
         &["source", "rule", "reason"],
         "Times an entry was due but not retried, by reason; `sexton explain` tells them for one entry",
     ),
-    ("sexton_retries_in_flight", &["source", "rule"], "Retries without a final verdict yet (leader only)"),
+    (
+        "sexton_retries_in_flight",
+        &["source", "rule"],
+        "Retries without a final verdict yet; the rule is `by hand` where a person had retried (leader only)",
+    ),
     ("sexton_retry_due_entries", &["source"], "Entries that a rule will retry: the due index (leader only)"),
     (
         "sexton_groups_held",
@@ -49,6 +53,13 @@ impl Retries {
         self.exhausted.with_label_values(&[source, rule]);
     }
 
+    /// Those of what people retry, at 0.
+    pub(super) fn begin_by_hand(&self, source: &str) {
+        for verdict in Verdict::ALL {
+            self.outcomes.with_label_values(&[source, Pool::BY_HAND, verdict.as_str()]);
+        }
+    }
+
     /// Takes the gauges of a source away; they are the leader's alone.
     pub(super) fn lead_no_more(&self, source: &str, rules: &[&str]) {
         // An error only says that the gauge was not there.
@@ -57,6 +68,11 @@ impl Retries {
             let _ = self.in_flight.remove_label_values(&[source, rule]);
             let _ = self.held.remove_label_values(&[source, rule]);
         }
+    }
+
+    /// The same of what people retry.
+    pub(super) fn lead_no_more_by_hand(&self, source: &str) {
+        let _ = self.in_flight.remove_label_values(&[source, Pool::BY_HAND]);
     }
 
     pub(super) fn refused(&self, source: &str, rule: &str, refusal: Refusal, count: u64) {

@@ -20,7 +20,7 @@ mod window;
 pub use aloft::Aloft;
 pub use bucket::Bucket;
 pub use choose::{Choice, GroupLook, Look, choose};
-pub use explain::{Explanation, Facts, Here, State, explain};
+pub use explain::{Explanation, Facts, GroupFacts, Here, State, explain, explain_group};
 pub use learnt::{Evidence, Hold, Learnt};
 pub use lessons::{Change, Learning, Outcome, learn};
 pub use plan::{Fate, fate, place};

@@ -12,7 +12,7 @@ pub struct Step {
     pub flight: Flight,
     /// The verdict; none if it has only moved on.
     pub verdict: Option<Verdict>,
-    /// What its pool and group are to learn from it.
+    /// What its pool and group are to learn from it; nothing where a person had sent it.
     pub teaching: Option<Teaching>,
 }
 
@@ -27,6 +27,14 @@ pub enum Teaching {
 
 /// What a look at `at` (the store's time of the look) means; none if it is where it was.
 pub fn conclude(flight: &Flight, sight: &Sight, at: Millis) -> Option<Step> {
+    let mut step = judge(flight, sight, at)?;
+    if flight.place.pool.is_by_hand() {
+        step.teaching = None;
+    }
+    Some(step)
+}
+
+fn judge(flight: &Flight, sight: &Sight, at: Millis) -> Option<Step> {
     let failure = (!flight.failing).then_some(Teaching::Failure);
     let ended = |verdict, teaching| Some(Step { flight: flight.clone(), verdict: Some(verdict), teaching });
     match sight {
@@ -114,6 +122,10 @@ mod tests {
             let step = conclude(&flight, &sight, at);
             let found = step.as_ref().map(|step| (step.verdict, step.teaching));
             assert_eq!(found, expected, "{failing} {sight:?} {in_time}");
+            let place = Place { pool: Pool::of(Pool::BY_HAND, "t"), ..flight.place.clone() };
+            let by_hand = conclude(&Flight { place, ..flight.clone() }, &sight, at);
+            let found = by_hand.map(|step| (step.verdict, step.teaching));
+            assert_eq!(found, expected.map(|(verdict, _)| (verdict, None)), "by hand: {failing} {sight:?} {in_time}");
             let (Some(step), Sight::Underway { at: place, failing: now_failing }, true) = (step, sight, in_time) else {
                 continue;
             };

@@ -29,6 +29,11 @@ impl Globs {
         &self.written
     }
 
+    /// As they were written, if all of them are made of plain bytes, `?` for any one and `*` for any number of them.
+    pub fn plain(&self) -> Option<&[String]> {
+        self.written.iter().all(|glob| Simple::of(glob).is_some()).then_some(&self.written)
+    }
+
     /// True only if every name that `other` matches is matched here too. Not found out for every pair: each glob of
     /// `other` must be covered by a single one of these.
     pub fn covers(&self, other: &Globs) -> bool {

@@ -172,19 +172,23 @@ impl Rules {
             return Decision::Never(Never::Foreign);
         }
         // Without an id, a task or an origin a record is no job, whatever reason it gives.
-        if letter.reason == Reason::Malformed
-            || letter.job_id.is_empty()
-            || letter.task.is_empty()
-            || letter.origin.is_empty()
-        {
+        if letter.job_id.is_empty() || letter.origin.is_empty() {
             return Decision::Never(Never::Malformed);
         }
-        if letter.reason.as_str() == SHED {
+        self.decide_alike(&Subject::of(source, letter))
+    }
+
+    /// What the rules say about letters that look like this to a matcher, as far as that tells whether they can be
+    /// retried at all.
+    pub fn decide_alike(&self, subject: &Subject<'_>) -> Decision<'_> {
+        if subject.reason == Reason::Malformed.as_str() || subject.task.is_empty() {
+            return Decision::Never(Never::Malformed);
+        }
+        if subject.reason == SHED {
             return Decision::Never(Never::Shed);
         }
-        let subject = Subject::of(source, letter);
         let line = LazyCell::new(|| subject.error_line());
-        match self.retry.iter().find(|rule| rule.matcher.matches_line(&subject, &line)) {
+        match self.retry.iter().find(|rule| rule.matcher.matches_line(subject, &line)) {
             None => Decision::NoRule,
             Some(rule) => match &rule.action {
                 Action::Leave => Decision::Leave(rule),

@@ -11,10 +11,9 @@ use crate::{
     config::{Config, HookConfig},
     event::{EventType, Include, Lane},
     hook::{Client, Selection},
-    ledger::{AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, StoreError, TryLease},
+    ledger::{AlertLedger, AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, StoreError, TryLease},
     loops::{
-        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Renew, Retry, Step, Survey, Trim, Trouble,
-        Wanted,
+        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Renew, Retry, Step, Trim, Trouble, WatchOptions,
     },
     metrics::Metrics,
     rule::Rules,
@@ -31,10 +30,9 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One replica's part in one source.
 pub(super) struct Watch {
-    ledger: Arc<dyn RetryLedger>,
+    ledger: Arc<dyn AlertLedger>,
     config: Arc<Config>,
     rules: watch::Receiver<Arc<Rules>>,
-    #[expect(dead_code, reason = "the loop that watches the line is still to come")]
     alerts: watch::Receiver<Arc<[AlertRule]>>,
     metrics: Arc<Metrics>,
     holder: String,
@@ -47,7 +45,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(
-        ledger: Arc<dyn RetryLedger>,
+        ledger: Arc<dyn AlertLedger>,
         config: Arc<Config>,
         rules: watch::Receiver<Arc<Rules>>,
         alerts: watch::Receiver<Arc<[AlertRule]>>,
@@ -292,16 +290,16 @@ impl Watch {
         let options = IngestOptions { include, outbox_cap: self.config.outbox.cap };
         let names: Vec<String> = hooks.iter().map(|hook| hook.name.clone()).collect();
         let every = self.config.sample_every;
-        let wants = |kind| hooks.iter().any(|hook| Selection::new(hook).subscribed(kind));
-        let wanted = Wanted { retried: wants(EventType::JobRetried), recovered: wants(EventType::JobRecovered) };
         let rules = || self.rules.clone();
-        let retries = || Arc::clone(&self.ledger);
+        let (retries, alerts) = (|| -> Arc<dyn RetryLedger> { self.ledger.clone() }, || Arc::clone(&self.ledger));
+        let watch = WatchOptions { every, digest: self.config.digest.clone(), reminded: reminded(&hooks) };
         steps.push(Box::new(Ingest::new(retries(), lease.clone(), metrics(), options, rules(), attached)));
         steps.push(Box::new(Judge::new(retries(), lease.clone(), metrics(), rules())));
-        steps.push(Box::new(Retry::new(retries(), lease.clone(), metrics(), rules(), wanted)));
-        steps.push(Box::new(Survey::new(ledger(), lease.clone(), metrics(), every)));
+        steps.push(Box::new(Retry::new(retries(), lease.clone(), metrics(), rules())));
+        let watch = loops::Watch::new(alerts(), lease.clone(), metrics(), watch, self.alerts.clone(), rules());
+        steps.push(Box::new(watch));
         for lane in Lane::ALL {
-            steps.push(Box::new(Trim::new(ledger(), lease.clone(), lane, names.clone(), self.config.outbox, every)));
+            steps.push(Box::new(Trim::new(alerts(), lease.clone(), lane, names.clone(), self.config.outbox, every)));
         }
         for step in steps {
             self.spawn_loop(work, term, step);
@@ -313,6 +311,14 @@ impl Watch {
         let (trouble, stop) = (self.trouble.at(step.name()), stop.clone());
         among.spawn(async move { loops::run(step, &trouble, stop).await });
     }
+}
+
+/// The hooks that want to be told again and again what fires: Alertmanager takes for over what it hears no more of.
+fn reminded(hooks: &[&HookConfig]) -> Vec<String> {
+    let wants = |hook: &&&HookConfig| {
+        hook.format.as_str() == "alertmanager" && Selection::new(hook).subscribed(EventType::AlertFiring)
+    };
+    hooks.iter().filter(wants).map(|hook| hook.name.clone()).collect()
 }
 
 /// How the first of these loops ended. A panic in one is an error.

@@ -67,6 +67,7 @@ impl Smallage {
                 Arg::Int(death.at.0),
                 Arg::Text(head),
                 Arg::Text(tail),
+                Arg::Text(&death.entry_id),
             ]);
         }
         let answer = self.commands.run_script(&self.scripts.commit, &keys, &args).await?;

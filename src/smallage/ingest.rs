@@ -8,14 +8,14 @@ use super::{
     Smallage,
     connection::Arg,
     record,
-    reply::{self, Reply},
+    reply::{self, Reply, StreamEntry},
     store::LONGEST_BLOCK,
 };
 use crate::{
     clock::millis,
-    event::Tally,
+    event::{Lane, Tally},
     ledger::{AttachOptions, Attached, Batch, Cursor, Existing, Lease, Loss, Result, Survey},
-    letter::Millis,
+    letter::{DeadLetter, Millis},
 };
 
 impl Smallage {
@@ -70,15 +70,26 @@ impl Smallage {
         let entries = reply::read_entries(answer?)?;
         let caught_up = entries.len() < max;
         let cursor = entries.last().map_or_else(|| after.clone(), |(id, _)| Cursor(id.clone()));
-        let mut heaviest = 0;
-        let letters = entries
-            .into_iter()
-            .map(|(id, fields)| {
-                heaviest = heaviest.max(record::weight(&fields));
-                record::decode(&self.keys, &id, fields)
-            })
-            .collect();
+        let (letters, heaviest) = self.letters_of(entries);
         Ok(Batch { letters, cursor, heaviest, caught_up })
+    }
+
+    pub(super) async fn browse_dlq(&self, after: &Cursor, max: usize) -> Result<Batch> {
+        let from = if after.0.is_empty() { "-".to_owned() } else { format!("({}", after.0) };
+        let mut command = cmd("XRANGE");
+        command.arg(self.keys.dlq()).arg(from).arg("+").arg("COUNT").arg(max);
+        let entries = reply::entries(self.commands.run(&command).await?)?;
+        let caught_up = entries.len() < max;
+        let cursor = entries.last().map_or_else(|| after.clone(), |(id, _)| Cursor(id.clone()));
+        let (letters, heaviest) = self.letters_of(entries);
+        Ok(Batch { letters, cursor, heaviest, caught_up })
+    }
+
+    /// The letters in these entries, and what the heaviest of them weighs.
+    pub(super) fn letters_of(&self, entries: Vec<StreamEntry>) -> (Vec<DeadLetter>, usize) {
+        let heaviest = entries.iter().map(|(_, fields)| record::weight(fields)).max().unwrap_or(0);
+        let letters = entries.into_iter().map(|(id, fields)| record::decode(&self.keys, &id, fields));
+        (letters.collect(), heaviest)
     }
 
     pub(super) async fn check_cursor(&self, lease: &Lease, cursor: &Cursor) -> Result<()> {
@@ -98,7 +109,13 @@ impl Smallage {
             .commands
             .run_script(
                 &self.scripts.survey,
-                &[&self.keys.lease(), &self.keys.state(), &self.keys.dlq(), &self.keys.flights()],
+                &[
+                    &self.keys.lease(),
+                    &self.keys.state(),
+                    &self.keys.dlq(),
+                    &self.keys.flights(),
+                    &self.keys.outbox(Lane::Deaths),
+                ],
                 &[Arg::Text(&lease.token())],
             )
             .await?;
@@ -112,6 +129,7 @@ impl Smallage {
             lag: reply.number()?,
             unseen: reply.number()?,
             in_flight: reply.number()?,
+            told: reply.text()?.parse().ok(),
         })
     }
 }

@@ -6,7 +6,6 @@ use super::{
     Smallage,
     connection::{Arg, KeyList},
     plans::{Plans, retries_planned},
-    record,
     reply::{self, Reply},
     store::{AUDIT_LINES, REMEMBER_JOBS},
 };
@@ -72,8 +71,7 @@ impl Smallage {
         } else {
             entries.last().map_or_else(|| until.clone(), |(id, _)| Cursor(id.clone()))
         };
-        let heaviest = entries.iter().map(|(_, fields)| record::weight(fields)).max().unwrap_or(0);
-        let letters: Vec<_> = entries.into_iter().map(|(id, fields)| record::decode(&self.keys, &id, fields)).collect();
+        let (letters, heaviest) = self.letters_of(entries);
         let jobs: Vec<String> = letters.iter().map(|letter| letter.job_id.clone()).collect();
         let counts = self.job_counts(&jobs).await?;
         Ok((Batch { letters, cursor, heaviest, caught_up }, counts))

@@ -65,6 +65,11 @@ impl Keys {
         })
     }
 
+    /// What every queue stream of this namespace begins with.
+    pub fn queues(&self) -> &str {
+        &self.queues
+    }
+
     /// smallage's clock: a sorted set of the names under which jobs are put off, by the time they are due.
     pub fn clock(&self) -> String {
         format!("{}sched", self.prefix)
@@ -150,6 +155,21 @@ impl Keys {
         format!("{}sexton:raised:{dedup}", self.prefix)
     }
 
+    /// A bulk operation: a hash that expires.
+    pub fn operation(&self, id: &str) -> String {
+        format!("{}sexton:operation:{id}", self.prefix)
+    }
+
+    /// The bulk operations: a sorted set by the time they were asked for.
+    pub fn operations(&self) -> String {
+        format!("{}sexton:operations", self.prefix)
+    }
+
+    /// What the watch over the line remembers: a hash.
+    pub fn watch(&self) -> String {
+        format!("{}sexton:watch", self.prefix)
+    }
+
     /// The audit log: a stream.
     pub fn audit(&self) -> String {
         format!("{}sexton:audit", self.prefix)
@@ -198,6 +218,9 @@ mod tests {
             (keys.held(), "{lrs}:sexton:held"),
             (keys.flights(), "{lrs}:sexton:flights"),
             (keys.raised("order:7"), "{lrs}:sexton:raised:order:7"),
+            (keys.operation("17"), "{lrs}:sexton:operation:17"),
+            (keys.operations(), "{lrs}:sexton:operations"),
+            (keys.watch(), "{lrs}:sexton:watch"),
             (keys.audit(), "{lrs}:sexton:audit"),
         ] {
             assert_eq!(key, expected);

@@ -1,9 +1,10 @@
 //! smallage: a DLQ that is a Redis stream, and the ledger beside it.
 //!
 //! All that is particular to smallage and to Redis is in this folder: the names of keys, how a record is read, and the
-//! scripts. Of the framework's own keys only these are ever written, and only by a retry: the DLQ (an entry goes), the
-//! target queue (one comes), and a job's own claim of its dedup key (it is freed).
+//! scripts. Of the framework's own keys only these are ever written: the DLQ (an entry goes, because it is retried or
+//! removed), and by a retry the target queue (one comes) and a job's own claim of its dedup key (it is freed).
 
+mod alerts;
 mod audit;
 mod commit;
 mod connection;
@@ -14,6 +15,7 @@ mod judge;
 mod keys;
 mod lease;
 mod look;
+mod operations;
 mod outbox;
 mod plans;
 mod prospects;
@@ -21,9 +23,13 @@ mod raising;
 pub mod record;
 #[cfg(test)]
 mod records;
+mod remove;
 mod reply;
 mod retry;
+mod scan;
+mod sieve;
 mod store;
+mod triage;
 mod trouble;
 
 pub use keys::{Keys, NamespaceError};

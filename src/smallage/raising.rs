@@ -90,7 +90,7 @@ impl RetryLedger for Smallage {
         self.prospects_of(letter).await
     }
 
-    async fn audit(&self, before: Option<&str>, max: usize) -> Result<Vec<AuditLine>> {
-        self.audit_lines(before, max).await
+    async fn audit(&self, before: Option<&str>, since: Option<Millis>, max: usize) -> Result<Vec<AuditLine>> {
+        self.audit_lines(before, since, max).await
     }
 }

@@ -19,6 +19,23 @@ const FIRST_CLOCK_MS: i64 = 1_000_000_000_000;
 /// The last millisecond of the year 9999.
 const LAST_CALENDAR_MS: i64 = 253_402_300_799_999;
 
+/// The names of the fields that are looked at; of the others nothing is read.
+pub(super) const LOOKED_AT: [&str; 13] = [
+    "id",
+    "task",
+    "payload",
+    "enqueued_at",
+    "attempt",
+    "traceparent",
+    "dedup",
+    "history",
+    "dlq_reason",
+    "dlq_detail",
+    "dlq_source",
+    "dlq_deliveries",
+    "dlq_at",
+];
+
 /// The fields that are looked at, as recorded.
 #[derive(Default)]
 struct Fields {

@@ -163,7 +163,8 @@ pub(super) fn read_entries(value: Value) -> Result<Vec<StreamEntry>> {
     streams.into_iter().next().map_or_else(|| Ok(Vec::new()), entries)
 }
 
-fn bytes(value: Value) -> Vec<u8> {
+/// A value byte for byte.
+pub(super) fn bytes(value: Value) -> Vec<u8> {
     match value {
         Value::BulkString(bytes) => bytes,
         other => text(&other).unwrap_or_default().into_bytes(),

@@ -17,8 +17,8 @@ use crate::{
     config::{SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Lane},
     ledger::{
-        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, RetryLedger, SavedLane, Survey, TryLease,
+        AlertLedger, AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger,
+        OutboxId, OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, Survey, TryLease,
     },
 };
 
@@ -26,7 +26,7 @@ use crate::{
 pub(super) const REMEMBER_JOBS: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long a lane is remembered that nobody saves any more (its hook is gone from the configuration).
 pub(super) const REMEMBER_LANES: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Lines that the audit log keeps, or somewhat more.
+/// Lines that the audit log keeps, or somewhat more: what a person does to many entries one by one takes as many.
 pub(super) const AUDIT_LINES: i64 = 100_000;
 /// The longest a read of the DLQ may block.
 pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(5);
@@ -68,6 +68,13 @@ pub(super) struct Scripts {
     pub(super) relook: Script,
     pub(super) look: Script,
     pub(super) settle: Script,
+    pub(super) scan: Script,
+    pub(super) remove: Script,
+    pub(super) retain: Script,
+    pub(super) announce: Script,
+    pub(super) begin_operation: Script,
+    pub(super) save_operation: Script,
+    pub(super) save_watch: Script,
 }
 
 /// A script of several files: parts that others have as well, and its own last.
@@ -78,7 +85,7 @@ macro_rules! script {
 }
 
 /// Opens a source, whatever its kind. Does no IO. Where a [`Ledger`] is enough, it is one.
-pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn RetryLedger>, NamespaceError> {
+pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn AlertLedger>, NamespaceError> {
     match &source.kind {
         SourceKind::Smallage(config) => Ok(Arc::new(Smallage::new(&source.name, config.clone())?)),
     }
@@ -100,7 +107,7 @@ impl Smallage {
                 renew: script!("lease_renew.lua"),
                 release: script!("lease_release.lua"),
                 attach: script!("attach.lua"),
-                commit: script!("commit.lua"),
+                commit: script!("parts/entries.lua", "commit.lua"),
                 check: script!("check.lua"),
                 survey: script!("survey.lua"),
                 trim: script!("outbox_trim.lua"),
@@ -109,11 +116,18 @@ impl Smallage {
                 commit_plans: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "commit_plans.lua"),
                 judge: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "judge.lua"),
                 discard: script!("discard.lua"),
-                retry: script!("parts/writes.lua", "parts/entries.lua", "retry.lua"),
+                retry: script!("parts/writes.lua", "parts/entries.lua", "parts/operations.lua", "retry.lua"),
                 drop_due: script!("drop_due.lua"),
                 relook: script!("relook.lua"),
                 look: script!("parts/entries.lua", "look.lua"),
                 settle: script!("parts/writes.lua", "settle.lua"),
+                scan: script!("parts/entries.lua", "scan.lua"),
+                remove: script!("parts/writes.lua", "parts/entries.lua", "parts/operations.lua", "remove.lua"),
+                retain: script!("parts/writes.lua", "parts/entries.lua", "retain.lua"),
+                announce: script!("announce.lua"),
+                begin_operation: script!("parts/writes.lua", "parts/operations.lua", "operation_begin.lua"),
+                save_operation: script!("operation_save.lua"),
+                save_watch: script!("parts/writes.lua", "watch_save.lua"),
             },
             clock: StoreClock::default(),
             uid: RwLock::default(),

@@ -125,7 +125,7 @@ async fn ingest(
     let outbox = OutboxConfig { cap: 50_000, keep: Duration::from_secs(86_400) };
     let in_force = watch::Sender::new(Arc::clone(rules));
     let ingest = Ingest::new(
-        Arc::clone(&ledger),
+        ledger.clone(),
         lease.clone(),
         metrics,
         IngestOptions { include: Include::default(), outbox_cap: outbox.cap },

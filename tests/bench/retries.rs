@@ -6,7 +6,7 @@ use redis::{Script, aio::MultiplexedConnection};
 use sexton::{
     clock::{millis, monotonic},
     config::{Secret, SecretSource, SmallageConfig},
-    event::{Include, JobDead},
+    event::{EventData, Include, JobDead, JobRetry, rfc3339},
     ledger::{
         AttachOptions, Commit, Death, Lease, Place, Plan, PlanEnd, Pool, Retried, Retry, RetryLedger, Rounds, TryLease,
     },
@@ -174,9 +174,11 @@ async fn index(ledger: &dyn RetryLedger) -> (Lease, u64, Place) {
 }
 
 fn retry(place: &Place, letter: &DeadLetter, deaths: u32, retries: u32) -> Retry {
+    let dead = JobDead { deaths, retries: retries + 1, ..JobDead::of("bench", letter, Include::default()) };
+    let told = JobRetry { dead: dead.clone(), retried_at: rfc3339(letter.died_at), recovered_at: None };
     Retry {
         place: place.clone(),
-        dead: JobDead { deaths, retries: retries + 1, ..JobDead::of("bench", letter, Include::default()) },
+        dead,
         stream: letter.origin.clone(),
         dedup: letter.dedup.clone(),
         retries,
@@ -185,7 +187,6 @@ fn retry(place: &Place, letter: &DeadLetter, deaths: u32, retries: u32) -> Retry
         max_queue_length: 1_000_000,
         confirm_within: Duration::from_secs(15 * 60),
         rounds: Rounds::default(),
-        // As by default: no hook wants `job.retried`.
-        event: None,
+        event: EventData::JobRetried(Box::new(told)).to_json(),
     }
 }

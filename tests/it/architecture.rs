@@ -70,22 +70,32 @@ fn dependencies_point_one_way() {
         ("event", &["letter"]),
         ("clock", &["letter"]),
         ("alert", &["clock", "event", "letter", "rule"]),
-        ("config", &["event", "letter", "rule"]),
-        ("ledger", &["clock", "event", "letter", "rule"]),
+        ("config", &["alert", "event", "letter", "rule"]),
+        ("ledger", &["alert", "clock", "event", "letter", "rule"]),
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
+        ("triage", &["clock", "event", "ledger", "letter", "retry", "rule"]),
         ("metrics", &["ledger", "letter"]),
-        ("smallage", &["clock", "config", "event", "ledger", "letter"]),
+        ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule"]),
         ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
-        ("loops", &["clock", "config", "delivery", "event", "hook", "ledger", "letter", "metrics", "retry", "rule"]),
-        ("http", &["metrics"]),
-        ("sidecar", &["clock", "config", "event", "hook", "http", "ledger", "loops", "metrics", "rule", "smallage"]),
+        (
+            "loops",
+            &[
+                "alert", "clock", "config", "delivery", "event", "hook", "ledger", "letter", "metrics", "retry",
+                "rule", "triage",
+            ],
+        ),
+        ("http", &["alert", "clock", "config", "event", "ledger", "letter", "metrics", "rule", "triage"]),
+        (
+            "sidecar",
+            &["alert", "clock", "config", "event", "hook", "http", "ledger", "loops", "metrics", "rule", "smallage"],
+        ),
         ("demo", &["clock", "config", "event", "hook", "ledger", "letter", "metrics", "sidecar", "smallage"]),
         (
             "cli",
             &[
-                "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "retry", "rule", "sidecar",
-                "smallage",
+                "alert", "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "retry", "rule",
+                "sidecar", "smallage", "triage",
             ],
         ),
         ("main", &[]),
@@ -132,7 +142,7 @@ fn each_outside_library_has_one_owner() {
 
 #[test]
 fn loops_do_not_know_each_other() {
-    let names = ["deliver", "ingest", "judge", "renew", "retry", "survey", "trim"];
+    let names = ["deliver", "ingest", "judge", "renew", "retry", "trim", "watch"];
     for (path, text) in files("src/loops", "rs") {
         let code = code(&text);
         for name in names {

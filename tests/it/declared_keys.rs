@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redis::AsyncCommands as _;
 use sexton::{
-    event::Lane,
+    alert,
+    event::{EventData, Lane},
     ledger::{AttachOptions, Judge, Judged, Lesson, OutboxId, Refusal, Relook, Retry, Settled, Verdict, Whereabouts},
     letter::Millis,
 };
@@ -135,6 +136,9 @@ async fn tour(yard: &mut Yard) {
     yard.ledger.check(&yard.lease, &yard.cursor).await.unwrap();
     yard.ledger.attach(&yard.lease, AttachOptions::default()).await.unwrap();
     yard.ledger.save_lane(&yard.lease, "oncall", Lane::Deaths, 0, "{}").await.unwrap();
+    let fields = alert::Fields { set: vec![("cursor".to_owned(), "0-0".to_owned())], remove: vec!["m1".to_owned()] };
+    let alert = EventData::AlertFiring(Box::default());
+    yard.ledger.save_watch(&yard.lease, 0, &fields, &[alert]).await.unwrap();
     yard.ledger.outbox_trim(&yard.lease, Lane::Deaths, OutboxId::default(), None).await.unwrap();
     yard.ledger.renew(&yard.lease, std::time::Duration::from_secs(60)).await.unwrap();
     yard.ledger.release(&yard.lease).await.unwrap();

@@ -442,11 +442,11 @@ async fn the_audit_log_is_read_from_the_newest_line_on() {
         let id = yard.bury(&letter(NS, n)).await;
         yard.send(&id).await;
     }
-    let all = yard.ledger.audit(None, 10).await.unwrap();
+    let all = yard.ledger.audit(None, None, 10).await.unwrap();
     assert_eq!(all.len(), 5);
     assert!(all.iter().all(|line| line.at.0 > 0 && line.what == "retried"));
     assert_eq!(all[0].job_id, job_id(4));
-    let page = yard.ledger.audit(None, 2).await.unwrap();
-    let rest = yard.ledger.audit(Some(&page[1].id), 10).await.unwrap();
+    let page = yard.ledger.audit(None, None, 2).await.unwrap();
+    let rest = yard.ledger.audit(Some(&page[1].id), None, 10).await.unwrap();
     assert_eq!([&page[..], &rest[..]].concat(), all);
 }

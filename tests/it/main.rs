@@ -28,4 +28,5 @@ mod rubbish;
 mod rules;
 mod storm;
 mod support;
+mod watch_ledger;
 mod worker;

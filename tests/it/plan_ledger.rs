@@ -160,7 +160,7 @@ async fn that_an_allowance_is_spent_is_said_once_until_the_job_is_retried_again(
     };
     assert_eq!(exhausted(told(&yard).await), [("job.exhausted", 2, 1)]);
     let lines: Vec<_> =
-        yard.ledger.audit(None, 10).await.unwrap().into_iter().filter(|line| line.what == "exhausted").collect();
+        yard.ledger.audit(None, None, 10).await.unwrap().into_iter().filter(|line| line.what == "exhausted").collect();
     assert_eq!(
         (lines.len(), &*lines[0].by, &*lines[0].task, &*lines[0].job_id),
         (1, "flaky", "charge_card", &*job_id(1))

@@ -61,7 +61,7 @@ async fn what_is_due_is_retried_and_leaves_the_dlq_and_the_index() {
     assert_eq!(yard.indexed().await, (0, 0));
     assert_eq!(yard.ledger.due_at(yard.generation, &place, &id).await.unwrap(), None);
     assert_eq!(yard.ledger.flights().await.unwrap(), [flight]);
-    let lines = yard.ledger.audit(None, 10).await.unwrap();
+    let lines = yard.ledger.audit(None, None, 10).await.unwrap();
     let line = &lines[0];
     assert_eq!((lines.len(), &*line.what, &*line.by, &line.entry_id), (1, "retried", "flaky", &id));
     assert_eq!((&*line.job_id, &*line.task, &line.detail), (&*job_id(1), "charge_card", &queue[0].0));
@@ -459,7 +459,7 @@ async fn rubbish_under_the_ledgers_names_makes_room() {
     assert_eq!(yard.ledger.due_pools(generation, 10).await.unwrap(), DuePools::default());
     assert_eq!(yard.ledger.pool(generation, &place.pool, 10).await.unwrap().groups, []);
     assert_eq!(yard.ledger.flights().await.unwrap(), []);
-    assert_eq!(yard.ledger.audit(None, 10).await.unwrap(), []);
+    assert_eq!(yard.ledger.audit(None, None, 10).await.unwrap(), []);
     assert_eq!(yard.ledger.waiting().await.unwrap().held, []);
     assert_eq!(yard.ledger.survey(&yard.lease).await.unwrap().in_flight, 0);
     let all = yard.ledger.due_entries(generation, &place.pool, &[(place.group.clone(), 5)]).await.unwrap();

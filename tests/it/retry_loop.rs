@@ -6,7 +6,7 @@ use redis::AsyncCommands as _;
 use sexton::{
     event::Include,
     ledger::{AttachOptions, Retried, StoreError},
-    loops::{self, Ended, Ingest, IngestOptions, Retry, Step as _, Trouble, Wanted},
+    loops::{self, Ended, Ingest, IngestOptions, Retry, Step as _, Trouble},
     metrics::Metrics,
     rule::{Action, Matcher, Pace, RetryRule, Rules, Terms},
 };
@@ -40,7 +40,7 @@ impl Running {
     fn on(yard: &Yard, pace: Pace) -> Running {
         let rules = watch::Sender::new(Arc::new(rules(pace)));
         let metrics = Arc::new(Metrics::new(&["orders"], &[]));
-        let step = Retry::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe(), Wanted::default());
+        let step = Retry::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe());
         let stop = CancellationToken::new();
         let told = stop.clone();
         let run = async move { loops::run(Box::new(step), &Trouble::new("orders", "retry"), told).await };

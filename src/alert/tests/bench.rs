@@ -30,7 +30,7 @@ struct World {
 
 impl World {
     fn new(rules: Vec<AlertRule>) -> World {
-        let (watch, _) = Watch::load("orders", mins(2), [("", ""); 0]);
+        let (watch, _) = Watch::load("orders", mins(2), [("learnt", "all")]);
         World {
             watch,
             rules,

@@ -60,7 +60,6 @@ fn rules() -> Vec<AlertRule> {
 }
 
 /// The ledger: the fields of the watch, and the alerts lane.
-#[derive(Default)]
 struct Store {
     fields: BTreeMap<String, String>,
     told: Vec<Transition>,
@@ -84,7 +83,8 @@ impl Store {
 
 /// What is told; with `kills`, leaders die as the beats say.
 fn run(beats: &[Beat], kills: bool) -> Store {
-    let (rules, mut store) = (rules(), Store::default());
+    let fields = BTreeMap::from([("learnt".to_owned(), "all".to_owned())]);
+    let (rules, mut store) = (rules(), Store { fields, told: Vec::new() });
     let mut watch = store.load();
     // The deaths lane, read by a cursor that is saved with the rest.
     let mut deaths: Vec<(i64, u8)> = Vec::new();

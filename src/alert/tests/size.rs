@@ -10,7 +10,7 @@ const START: i64 = 1_794_787_200_000;
 /// So many jobs die a tick for so many ticks, each in a group of its own but for every tenth, which is always the same.
 fn flood(jobs: i64, ticks: i64) -> (Watch, BTreeMap<String, String>, usize) {
     let rules = shipped::shipped();
-    let (mut watch, _) = Watch::load("orders", Duration::from_millis(EVERY as u64), [("", ""); 0]);
+    let (mut watch, _) = Watch::load("orders", Duration::from_millis(EVERY as u64), [("learnt", "all")]);
     let (mut ledger, mut most_written) = (BTreeMap::new(), 0);
     let mut number = 0_i64;
     for tick in 0..ticks {
@@ -60,7 +60,7 @@ fn a_flood_of_groups_leaves_the_watch_small_and_its_totals_right() {
 fn a_quiet_day_takes_little_and_a_day_later_nothing_is_left_of_it() {
     let rules = shipped::shipped();
     let every = Duration::from_secs(60);
-    let (mut watch, _) = Watch::load("orders", every, [("", ""); 0]);
+    let (mut watch, _) = Watch::load("orders", every, [("learnt", "all")]);
     let mut ledger = BTreeMap::new();
     let mut now = START;
     let mut pass = |watch: &mut Watch, minutes: i64, deaths: bool| {

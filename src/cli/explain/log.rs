@@ -28,7 +28,9 @@ impl Extent {
         match self {
             Extent::Recent | Extent::Newest => true,
             Extent::LastRetry => line.what == "retried",
-            Extent::Departure => line.entry_id == entry_id && matches!(line.what.as_str(), "retried" | "twin_removed"),
+            Extent::Departure => {
+                line.entry_id == entry_id && matches!(line.what.as_str(), "retried" | "twin_removed" | "removed")
+            }
         }
     }
 }
@@ -60,7 +62,7 @@ impl Log {
         let mut log = Log { job_id: job_id.to_owned(), ..Log::default() };
         let mut before = None;
         while !log.complete && log.searched < MOST {
-            let page = ledger.audit(before.as_deref(), PAGE).await?;
+            let page = ledger.audit(before.as_deref(), None, PAGE).await?;
             log.searched += page.len() as u64;
             log.complete = page.len() < PAGE || extent == Extent::Recent;
             if let Some(last) = page.last() {

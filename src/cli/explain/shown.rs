@@ -78,6 +78,7 @@ struct LineShown {
     job_id: Option<String>,
     task: Option<String>,
     detail: Option<String>,
+    note: Option<String>,
 }
 
 impl LineShown {
@@ -90,6 +91,7 @@ impl LineShown {
             job_id: text(&line.job_id),
             task: text(&line.task),
             detail: text(&line.detail),
+            note: text(&line.note),
         }
     }
 }

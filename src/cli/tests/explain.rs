@@ -45,6 +45,7 @@ fn audit_line(what: &str, entry: &str, job: &str, seconds: i64) -> AuditLine {
         job_id: job.to_owned(),
         task: "send_email".to_owned(),
         detail: if what == "retried" { "5-0".to_owned() } else { String::new() },
+        ..AuditLine::default()
     }
 }
 
@@ -117,7 +118,7 @@ async fn json_has_every_fact() {
             r#"when that recovers.","rule":"flaky","next_at":"2026-11-29T17:22:50.500Z","deaths":1,"retries":0,"#,
             r#""max_retries":3,"held_until":"2026-11-29T17:22:50.500Z","refusal":"group_held","rules_in_force":true,"#,
             r#""led":true,"audit":[{"at":"2026-11-29T17:11:50.500Z","what":"re_died","by":"flaky","entry_id":"1-0","#,
-            r#""job_id":"job-2-0","task":"send_email","detail":null}],"audit_complete":true}"#,
+            r#""job_id":"job-2-0","task":"send_email","detail":null,"note":null}],"audit_complete":true}"#,
             "\n"
         )
     );

@@ -54,7 +54,7 @@ impl Retry {
     async fn settle_steps(&mut self, steps: &[Step], at: Millis) -> Result<(), StoreError> {
         let outcomes = self.learn_from(steps, at).await?;
         let lessons: Vec<Lesson> = outcomes.iter().flat_map(|(_, outcome)| outcome.lessons.clone()).collect();
-        let settled: Vec<Settled> = steps.iter().map(|step| self.settled(step, at)).collect();
+        let settled: Vec<Settled> = steps.iter().map(|step| Retry::settled(step, at)).collect();
         self.ledger.settle(&self.lease, &settled, &lessons).await?;
         for step in steps {
             self.tell(step);
@@ -98,9 +98,9 @@ impl Retry {
         Ok(learnt.collect())
     }
 
-    fn settled(&self, step: &Step, at: Millis) -> Settled {
+    fn settled(step: &Step, at: Millis) -> Settled {
         let flight = &step.flight;
-        let event = (step.verdict == Some(Verdict::Recovered) && self.wanted.recovered).then(|| {
+        let event = (step.verdict == Some(Verdict::Recovered)).then(|| {
             let retry =
                 JobRetry { dead: flight.dead.clone(), retried_at: rfc3339(flight.sent_at), recovered_at: rfc3339(at) };
             EventData::JobRecovered(Box::new(retry)).to_json()
@@ -110,7 +110,9 @@ impl Retry {
 
     /// A recovery may let more of a group go, or end a hold: its pool is looked at again in this very round.
     async fn wake(&self, steps: &[Step]) -> Result<(), StoreError> {
-        let recovered = steps.iter().filter(|step| step.verdict == Some(Verdict::Recovered));
+        let recovered = steps
+            .iter()
+            .filter(|step| step.verdict == Some(Verdict::Recovered) && !step.flight.place.pool.is_by_hand());
         let mut relooks: BTreeMap<&Pool, BTreeSet<&str>> = BTreeMap::new();
         for step in recovered {
             relooks.entry(&step.flight.place.pool).or_default().insert(&step.flight.place.group);

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Next, Step};
 use crate::{
     clock::{millis, monotonic},
-    ledger::{Lease, RetryLedger, StoreError, Whereabouts},
+    ledger::{Lease, Pool, RetryLedger, StoreError, Whereabouts},
     letter::Millis,
     metrics::Metrics,
     retry::{Aloft, Bucket},
@@ -35,22 +35,12 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How often the gauges are set anew that cost a read.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 
-/// Which events about retries any hook wants; the outbox keeps no others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// `job.retried`.
-    pub retried: bool,
-    /// `job.recovered`.
-    pub recovered: bool,
-}
-
 /// The retry loop of one term.
 pub struct Retry {
     ledger: Arc<dyn RetryLedger>,
     lease: Lease,
     metrics: Arc<Metrics>,
     rules: watch::Receiver<Arc<Rules>>,
-    wanted: Wanted,
     /// The rules of the last round.
     known: Arc<Rules>,
     /// What `per_second` still allows, by rule. A new leader begins with empty ones.
@@ -77,14 +67,12 @@ impl Retry {
         lease: Lease,
         metrics: Arc<Metrics>,
         rules: watch::Receiver<Arc<Rules>>,
-        wanted: Wanted,
     ) -> Retry {
         Retry {
             ledger,
             lease,
             metrics,
             rules,
-            wanted,
             known: Arc::default(),
             buckets: HashMap::new(),
             began: monotonic(),
@@ -109,7 +97,7 @@ impl Retry {
 
     async fn gauges(&mut self, aloft: &Aloft) -> Result<(), StoreError> {
         let source = self.ledger.name();
-        for rule in names(&self.known) {
+        for rule in names(&self.known).into_iter().chain([Pool::BY_HAND]) {
             self.metrics.in_flight(source, rule, u64::from(aloft.of_rule(rule)));
         }
         let now = monotonic();

@@ -272,10 +272,8 @@ impl Retry {
             rule: Some(rule.name.clone()),
             ..JobDead::of(source, letter, Default::default())
         };
-        let event = self.wanted.retried.then(|| {
-            let retry = JobRetry { dead: dead.clone(), retried_at: rfc3339(self.now()), recovered_at: None };
-            EventData::JobRetried(Box::new(retry)).to_json()
-        });
+        let retry = JobRetry { dead: dead.clone(), retried_at: rfc3339(self.now()), recovered_at: None };
+        let event = EventData::JobRetried(Box::new(retry)).to_json();
         Ok(Decided {
             place: at.clone(),
             dead,

@@ -1,12 +1,14 @@
 //! Entries that have left the DLQ.
 
 use super::{Explanation, Facts, State, moment::moment};
-use crate::ledger::{AuditLine, Flight, Verdict, Whereabouts};
+use crate::ledger::{AuditLine, Flight, Pool, Verdict, Whereabouts};
 
 /// What the audit log calls a retry.
 const RETRIED: &str = "retried";
 /// What it calls a second entry of one job that was taken away.
 const TWIN_REMOVED: &str = "twin_removed";
+/// What it calls an entry that a person took away.
+const REMOVED: &str = "removed";
 /// What it calls the end of an allowance.
 const EXHAUSTED: &str = "exhausted";
 
@@ -26,6 +28,10 @@ pub(super) fn explain(facts: &Facts<'_>) -> Explanation {
         );
         return gone(State::Superseded, sentence, Some(line.by.clone()));
     }
+    if let Some(line) = of_this(REMOVED).map(|at| &facts.audit[at]) {
+        let sentence = format!("It was removed by {} at {}.", line.by, moment(facts.now, line.at));
+        return gone(State::Removed, sentence, None);
+    }
     let sentence = "It is not in the DLQ, and as far as the audit log reaches Sexton did not take it out: a person or \
                     another program has retried or removed it."
         .to_owned();
@@ -34,8 +40,16 @@ pub(super) fn explain(facts: &Facts<'_>) -> Explanation {
 
 /// A job that is on its way, told of the entry that was retried.
 fn in_flight(facts: &Facts<'_>, flight: &Flight) -> Explanation {
-    let sentence = format!("Rule {} {}.", flight.place.pool.rule(), under_way(facts, flight));
-    gone(state_of(flight), sentence, Some(flight.place.pool.rule().to_owned()))
+    let sentence = match by_rule(flight) {
+        Some(rule) => format!("Rule {rule} {}.", under_way(facts, flight)),
+        None => format!("A person {}.", under_way(facts, flight)),
+    };
+    gone(state_of(flight), sentence, by_rule(flight).map(str::to_owned))
+}
+
+/// The rule that has sent it, if it was a rule.
+pub(super) fn by_rule(flight: &Flight) -> Option<&str> {
+    Some(flight.place.pool.rule()).filter(|rule| *rule != Pool::BY_HAND)
 }
 
 pub(super) fn state_of(flight: &Flight) -> State {
@@ -80,7 +94,8 @@ fn retried(facts: &Facts<'_>, at: usize) -> Explanation {
         (State::Retried, "the log does not say what became of the job".to_owned())
     };
     let sentence = format!("It was retried by {} at {}, and {news}.", line.by, moment(facts.now, line.at));
-    gone(state, sentence, Some(line.by.clone()))
+    // Whoever does it by hand is called something that no rule can be.
+    gone(state, sentence, Some(line.by.clone()).filter(|by| !by.contains(['@', ':'])))
 }
 
 /// When a job was last retried, as far as the log reaches: `, the last at …`.

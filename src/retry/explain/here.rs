@@ -2,7 +2,7 @@
 
 use super::{
     Explanation, Facts, Here, State,
-    gone::{last_retry, state_of, under_way},
+    gone::{by_rule, last_retry, state_of, under_way},
     moment::{counted, moment, written},
 };
 use crate::{
@@ -24,9 +24,9 @@ pub(super) fn explain(facts: &Facts<'_>, here: &Here<'_>) -> Explanation {
         Decision::Retry(rule, terms) => (&rule.name, terms),
     };
     if let Some(flight) = facts.flight {
-        let (state, by) = (state_of(flight), flight.place.pool.rule());
-        let sentence = format!("Its job is already under way: rule {by} {}.", under_way(facts, flight));
-        return stays(state, sentence, Some(rule));
+        let by = by_rule(flight).map_or_else(|| "a person".to_owned(), |by| format!("rule {by}"));
+        let sentence = format!("Its job is already under way: {by} {}.", under_way(facts, flight));
+        return stays(state_of(flight), sentence, Some(rule));
     }
     if let Some(newer) = here.newer {
         let sentence = format!("The same job has a newer entry in the DLQ, {newer}, which stands for it.");

@@ -5,12 +5,14 @@
 
 mod facts;
 mod gone;
+mod group;
 mod here;
 mod moment;
 #[cfg(test)]
 mod tests;
 
 pub use facts::{Facts, Here, State};
+pub use group::{GroupFacts, explain_group};
 
 use crate::letter::Millis;
 

@@ -65,14 +65,12 @@ fn flight(entry: &str, at_place: Whereabouts, failing: bool, canary: bool) -> Fl
 
 fn line(what: &str, entry: &str, minutes: i64) -> AuditLine {
     AuditLine {
-        id: String::new(),
         at: at(minutes),
         what: what.to_owned(),
         by: "flaky".to_owned(),
         entry_id: entry.to_owned(),
         job_id: "j".to_owned(),
-        task: String::new(),
-        detail: String::new(),
+        ..AuditLine::default()
     }
 }
 
@@ -489,6 +487,16 @@ fn entries_that_are_gone() -> Vec<State> {
         assert_eq!((said.sentence, said.state), (format!("{put_back} {news}; {awaited}"), state));
         states.push(state);
     }
+    let mut by_hand = flight("9-0", queue(), false, false);
+    by_hand.place.pool = Pool::of(Pool::BY_HAND, "send_email");
+    let said = say(&Case { flight: Some(by_hand.clone()), ..case() }, false, None);
+    assert!(said.sentence.starts_with("A person put it back on its queue at"), "{}", said.sentence);
+    assert_eq!((said.state, said.rule), (State::InFlight, None));
+    let said = say(&Case { flight: Some(by_hand), ..case() }, true, None);
+    assert!(said.sentence.starts_with("Its job is already under way: a person put it"), "{}", said.sentence);
+    let anna = |what| AuditLine { by: "anna@host".to_owned(), ..line(what, "9-0", -8) };
+    let said = say(&Case { audit: vec![anna("retried")], ..case() }, false, None);
+    assert_eq!((said.state, said.rule), (State::Retried, None));
     let twin = AuditLine { detail: "10-0 stands for it".to_owned(), ..line("twin_removed", "9-0", -8) };
     let removed = "It is not in the DLQ, and as far as the audit log reaches Sexton did not take it out: a person or \
                    another program has retried or removed it.";
@@ -501,6 +509,11 @@ fn entries_that_are_gone() -> Vec<State> {
         ),
         (vec![], State::Removed, removed),
         (vec![line("retried", "8-0", -8)], State::Removed, removed),
+        (
+            vec![anna("removed")],
+            State::Removed,
+            "It was removed by anna@host at 2027-01-15T07:52:00.000Z (8 minutes ago).",
+        ),
     ] {
         // A flight of the same job from another entry is another story.
         let said = say(&Case { audit, flight: Some(flight("8-0", queue(), false, true)), ..case() }, false, None);

@@ -2,8 +2,8 @@
 -- KEYS  1 lease  2 state  3 outbox  4… one job record for each death that has a job id, in order
 -- ARGV  1 token  2 the cursor the batch was read after  3 the cursor from now on  4 how long a job is remembered (ms)
 --       5 existing: '' (not now), 'counting' or 'done'  6 its tally, or its digest or ''  7 time of the digest (ms)
---       8… for each death four: '1' if it has a job id else '0'; the event's time (ms); the event's data as JSON up to
---       the value of `deaths`, or '' for no event; its data after the value of `retries`
+--       8… for each death five: '1' if it has a job id else '0'; the event's time (ms); the event's data as JSON up to
+--       the value of `deaths`, or '' for no event; its data after the value of `retries`; its entry
 -- Gives {'OK', events in the outbox, then for each death of a job that died before: number of the death in the batch
 --       (from 0), deaths, retries} or {'FENCED'} or {'MOVED'} (also if there are rules by now)
 -- One step, because a crash between any two of these writes would lose an event or write it twice.
@@ -27,7 +27,7 @@ local function append(at, deaths, retries)
   events, written = events + 1, true
 end
 
-for at = 8, #ARGV, 4 do
+for at = 8, #ARGV, 5 do
   -- Without a job id nothing can be known of earlier deaths: this is one.
   local deaths, retries = 1, 0
   local job
@@ -52,7 +52,12 @@ for at = 8, #ARGV, 4 do
       deaths, written = counted, true
       call('PEXPIRE', job, remember)
       if deaths > 1 then
-        retries = tonumber(call('HGET', job, 'retries') or '') or 0
+        local known = call('HMGET', job, 'retries', 'raised', 'entries')
+        retries = tonumber(known[1] or '') or 0
+        if known[2] then
+          -- A person has put it back: only by its entries this death can be told from those before.
+          call('HSET', job, 'entries', with_entry(known[3] or '', ARGV[at + 4], earlier_until(known[2])))
+        end
         again[#again + 1] = number
         again[#again + 1] = deaths
         again[#again + 1] = retries

@@ -1,34 +1,44 @@
--- Puts jobs back on their queues, each if everything still allows it.
+-- Puts jobs back on their queues, each if everything still allows it: what rules have decided, or what a person wants.
+-- By hand no lease is needed, no age, no allowance and no room on the queue, and the job gets a fresh allowance.
 -- KEYS  1 lease  2 state  3 DLQ (entries are removed)  4 flights  5 outbox  6 audit log  7… the job's record of each
 --       retry, in order; then queue streams (entries are added), groups' entries, dedup claims (smallage's; a job's own
 --       is freed) and our claims; ARGV says which by their numbers
--- ARGV  1 token  2 generation of the rules  3 how long a job is remembered (ms)  4 lines kept in the audit log
---       5 number of terms, and for each seven: the queue stream, or 0 if it is foreign; the group's entries; the rule;
---       the task; the most retries granted; the queue's longest length; how long a verdict is waited for (ms)
+-- ARGV  1 token, or '' by hand  2 generation of the rules  3 how long a job is remembered (ms)  4 lines kept in the
+--       audit log  5 by hand: the note  6 the operation that it is a part of, or ''  7 what is known of that, or 0
+--       8 flights of which there are so many that no further one is followed
+--       9 number of terms, and for each seven: the queue stream, or 0 if it is foreign; the group's entries, or 0; the
+--       rule, or who it is; the task; the most retries granted; the queue's longest length; how long a verdict is waited
+--       for (ms)
 --       then the number of jobs with a dedup key, and for each four: number of the retry (from 1); the dedup key; its
 --       claim; our claim
 --       then for each retry seven: its entry; its job's id; the number of its terms; the retries it is planned for; not
---       before this (ms); the flight as JSON; the data of `job.retried` as JSON or ''
+--       before this (ms); the flight as JSON; the data of `job.retried` as JSON
 -- Gives {'OK', seconds, microseconds, for each retry the id of its new queue entry, or the name of why it was refused}
---       or {'FENCED'} or {'MOVED'}
+--       (by hand for fewer, if they were so large that it has taken long) or {'FENCED'} or {'MOVED'} (by hand: the
+--       operation does not run any more)
 -- One step, because a crash between any two of these writes would lose the job, run it twice, or forget that it was
 --       retried.
 -- What one retry costs is counted in microseconds here: names are local, and what is the same for many is made once.
 local KEYS, ARGV, tonumber, type, unpack = KEYS, ARGV, tonumber, type, unpack
 local find, format, gmatch, match, sub = string.find, string.format, string.gmatch, string.match, string.sub
 
-if call('GET', KEYS[1]) ~= ARGV[1] then
+local by_hand = ARGV[1] == ''
+local operation = KEYS[tonumber(ARGV[7])]
+if by_hand then
+  if not still_runs(operation) then
+    return {'MOVED'}
+  end
+elseif call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
-end
-if (tonumber(call('HGET', KEYS[2], 'generation') or '') or 0) ~= tonumber(ARGV[2]) then
+elseif (tonumber(call('HGET', KEYS[2], 'generation') or '') or 0) ~= tonumber(ARGV[2]) then
   return {'MOVED'}
 end
 local dlq, flights, outbox, log = KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local remember, most = ARGV[3], ARGV[4]
+local remember, most, note, part_of = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local missing = denied('xadd', outbox, '*', 'x', 'x') or denied('hset', flights, 'x', 'x')
   or denied('xdel', dlq, '0-1') or denied('zadd', flights, 0, 'x') or denied('zrem', flights, 'x')
   or denied('pexpire', flights, 1) or denied('del', flights) or denied('set', flights, 'x')
-  or denied('hdel', flights, 'x')
+  or denied('hdel', flights, 'x') or operation and denied('hincrby', operation, 'x', 1)
 if missing then
   return missing
 end
@@ -53,9 +63,9 @@ local now_text, old = text(now), now - YOUNG_MS
 -- Entries up to here are of lives before these retries.
 local last = last_id(dlq)
 
-local at = 6
+local at = 10
 local terms = {}
-for n = 1, tonumber(ARGV[5]) do
+for n = 1, tonumber(ARGV[9]) do
   local rule, within = ARGV[at + 2], ARGV[at + 6]
   terms[n] = {
     stream = KEYS[tonumber(ARGV[at])],
@@ -88,6 +98,18 @@ end
 local flying = pcall('HMGET', flights, unpack(ids))
 if flying.err then
   flying = {}
+end
+
+-- By hand: whether somebody leads, and so follows what is in flight; how many more flights there may be (each is looked
+-- at several times a second); and whether anybody is told. Who has never led here tells nobody, nor clears away what is
+-- to be told.
+local led, room, told = true, math.huge, true
+if by_hand then
+  local known = pcall('HLEN', flights)
+  led = pcall('GET', KEYS[1])
+  room = tonumber(ARGV[8]) - (type(known) == 'number' and known or 0)
+  told = pcall('HGET', KEYS[2], 'uid')
+  told = type(told) == 'string' and told ~= ''
 end
 
 -- By queue stream its length, or false where there is none.
@@ -162,10 +184,22 @@ local function revive(fields, job, stream, dedup)
   return kept
 end
 
+-- Whether a flight has ended although nobody has said so: a person can retry where nobody leads and follows it. It has
+-- if the job has died since, or if no verdict is waited for any more, and if it is not where it was put.
+local function has_landed(flight, entry, earlier, stream)
+  local place, confirm_by = match(flight, '^%S+ (%S+) %S+ (%d+) ')
+  if led or not place or buried(stream, place) then
+    return false
+  end
+  return before(earlier, entry) or now > tonumber(confirm_by)
+end
+
 -- Job ids put back in this step; entries removed; by group what leaves the index, and what waits there until when.
 local sent, removed, removals, dropped, postponed = {}, {}, {}, {}, {}
-local in_flight = {}
+local in_flight, landed = {}, {}
 local written = false
+-- By hand: bytes and fields that were read. More than this is left for another step.
+local work, MOST_WORK = 0, 2000000
 
 local function append(lists, key, value)
   local list = lists[key]
@@ -189,7 +223,7 @@ local function raise(n, at, was_flying)
   if removed[entry] then
     return nil, 'entry_gone'
   end
-  if was_flying or sent[job_id] then
+  if was_flying and not by_hand or sent[job_id] then
     return nil, 'in_flight', now + IN_FLIGHT_MS
   end
   local found = pcall('XRANGE', dlq, entry, entry)
@@ -200,23 +234,28 @@ local function raise(n, at, was_flying)
     return nil, 'foreign_stream'
   end
   local fields = found[1][2]
+  if by_hand then
+    work = work + weight(fields)
+  end
   local kept = revive(fields, job_id, stream, dedup and dedup.key)
-  local job = pcall('HMGET', record, 'retries', 'entries', 'raised', 'exhausted')
+  local job = pcall('HMGET', record, 'retries', 'entries', 'raised', 'exhausted', 'deaths')
   -- Where a job's retries cannot be counted, it is not retried.
   if not kept or job.err then
     return nil, 'malformed'
   end
-  if now < tonumber(ARGV[at + 4]) then
-    return nil, 'too_young', ARGV[at + 4]
-  end
   local retries = tonumber(job[1] or '') or 0
-  if retries ~= tonumber(ARGV[at + 3]) then
+  local earlier = job[3] and earlier_until(job[3])
+  if by_hand then
+    if was_flying and not has_landed(was_flying, entry, earlier or NEVER, stream) then
+      return nil, 'in_flight'
+    end
+  elseif now < tonumber(ARGV[at + 4]) then
+    return nil, 'too_young', ARGV[at + 4]
+  elseif retries ~= tonumber(ARGV[at + 3]) then
     return nil, 'stale', ''
-  end
-  if retries >= term.most then
+  elseif retries >= term.most then
     return nil, 'allowance_spent'
   end
-  local earlier = job[3] and earlier_until(job[3])
   if earlier and of_earlier_life(earlier, entry, last) then
     local line = audit(log, most, 'twin_removed', term.rule, entry, job_id, term.task, 'buried before the last retry')
     if type(line) == 'table' and not written and not find(line.err, 'WRONGTYPE', 1, true) then
@@ -243,7 +282,7 @@ local function raise(n, at, was_flying)
   if not length then
     return nil, 'queue_gone', now + QUEUE_GONE_MS
   end
-  if length >= term.longest then
+  if length >= term.longest and not by_hand then
     return nil, 'queue_too_long', now + QUEUE_TOO_LONG_MS
   end
   local wait = dedup and (held_by_another(dedup.claim, job_id) or held_by_another(dedup.ours, job_id))
@@ -265,38 +304,66 @@ local function raise(n, at, was_flying)
     call('DEL', claim)
     call('SET', dedup.ours, job_id, 'PX', term.within)
   end
-  call('HSET', record, 'retries', text(retries + 1), 'raised', term.raised)
+  if by_hand then
+    -- It was no other loop that put the job back: no count of retries was seen with this one. And where nobody has
+    -- counted its death, it is counted now, so that the next one is known to be another.
+    call('HSET', record, 'retries', '0', 'retries_seen', '-1', 'raised', term.raised, 'deaths', job[5] or '1')
+  else
+    call('HSET', record, 'retries', text(retries + 1), 'raised', term.raised)
+  end
   if not job[2] or (tonumber(match(entry, '^%d+')) or 0) < old then
     call('PEXPIRE', record, remember)
   end
   if job[4] then
     call('HDEL', record, 'exhausted')
   end
-  local many = #in_flight
-  in_flight[many + 1], in_flight[many + 2] = job_id, entry .. ' ' .. id .. term.times .. ARGV[at + 5]
-  if ARGV[at + 6] ~= '' then
+  if was_flying then
+    local rule = job[3] and match(job[3], '^%S+ %S+ (.*)$') or ''
+    local verdict = before(earlier or NEVER, entry) and 're_died' or 'lost_sight'
+    audit(log, most, verdict, rule, match(was_flying, '^%S+'), job_id, term.task, '')
+    landed[#landed + 1] = job_id
+  end
+  if room > 0 then
+    local many = #in_flight
+    in_flight[many + 1], in_flight[many + 2] = job_id, entry .. ' ' .. id .. term.times .. ARGV[at + 5]
+    room = room - 1
+  end
+  if told and ARGV[at + 6] ~= '' then
     call('XADD', outbox, '*', 'type', 'job.retried', 'at', now_text, 'data', ARGV[at + 6])
   end
-  audit(log, most, 'retried', term.rule, entry, job_id, term.task, id)
+  audit(log, most, 'retried', term.rule, entry, job_id, term.task, id, note, part_of)
   remove(entry)
   for i = 1, twins and #twins or 0 do
     remove(twins[i])
-    append(dropped, term.group, twins[i])
+    if term.group then
+      append(dropped, term.group, twins[i])
+    end
     audit(log, most, 'twin_removed', term.rule, twins[i], job_id, term.task, entry)
   end
   return id
 end
 
 local reply = {'OK', time[1], time[2]}
+local done, refused = 0, {}
 for n = 1, #ids do
+  if work > MOST_WORK then
+    break
+  end
   local at = FIRST + EACH * (n - 1)
   local id, refusal, later = raise(n, at, flying[n])
   if type(id) == 'table' then
     return id
   end
   reply[n + 3] = id or refusal
+  if id then
+    done = done + 1
+  else
+    refused[refusal] = (refused[refusal] or 0) + 1
+  end
   local group = terms[tonumber(ARGV[at + 2])].group
-  if not later then
+  if not group then
+    -- By hand nobody knows where it waits; the loop finds it gone when it is due.
+  elseif not later then
     append(dropped, group, ARGV[at])
   elseif later ~= '' then
     append(postponed, group, type(later) == 'number' and text(later) or later)
@@ -304,7 +371,9 @@ for n = 1, #ids do
   end
 end
 
+put_all('HDEL', flights, landed)
 put_all('HSET', flights, in_flight)
+count_done(operation, done, refused)
 if #removals > 0 then
   call('XDEL', dlq, unpack(removals))
 end

@@ -1,8 +1,9 @@
 -- Looks at the DLQ and at how far it has been read, and settles what was taken away unread.
--- KEYS  1 lease  2 state  3 DLQ  4 flights
+-- KEYS  1 lease  2 state  3 DLQ  4 flights  5 outbox
 -- ARGV  1 token
 -- Gives {'OK', seconds, microseconds, length, entries added since the last survey of any leader, id of the first entry
---       or '', entries not read yet, entries found to have gone unread, retries in flight} or {'FENCED'}
+--       or '', entries not read yet, entries found to have gone unread, retries in flight, the last id of the outbox or
+--       ''} or {'FENCED'}
 -- One step, because a count of what is unread only holds at the moment the cursor is compared with the DLQ.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
@@ -11,8 +12,15 @@ local time = redis.call('TIME')
 -- A key of another type holds no flights.
 local flights = redis.pcall('HLEN', KEYS[4])
 flights = type(flights) == 'number' and flights or 0
+-- Nor does one hold events; where there is none, this is an error, too.
+local told, outbox = '', redis.pcall('XINFO', 'STREAM', KEYS[5])
+for i = 1, #outbox, 2 do
+  if outbox[i] == 'last-generated-id' then
+    told = outbox[i + 1]
+  end
+end
 if redis.call('EXISTS', KEYS[3]) == 0 then
-  return {'OK', time[1], time[2], 0, 0, '', 0, 0, flights}
+  return {'OK', time[1], time[2], 0, 0, '', 0, 0, flights, told}
 end
 local dlq = {}
 local info = redis.call('XINFO', 'STREAM', KEYS[3])
@@ -33,4 +41,4 @@ if unread and #unread == 0 then
   unseen, lag = lag, 0
   redis.call('HSET', KEYS[2], 'seen', string.format('%.0f', added))
 end
-return {'OK', time[1], time[2], dlq['length'], fresh, first, lag, unseen, flights}
+return {'OK', time[1], time[2], dlq['length'], fresh, first, lag, unseen, flights, told}

@@ -10,7 +10,7 @@ use std::{
 use sexton::{
     event::Include,
     ledger::{Attached, Lease, RetryLedger, StoreError},
-    loops::{Ingest, IngestOptions, Judge, Next, Retry, Step, Wanted},
+    loops::{Ingest, IngestOptions, Judge, Next, Retry, Step},
     metrics::Metrics,
     rule::Rules,
 };
@@ -57,11 +57,10 @@ impl Leader {
         let (shared, held) = (|| Arc::clone(&ledger), || lease.clone());
         let (metrics, rules) = (|| Arc::clone(metrics), || rules.subscribe());
         let options = IngestOptions { include: Include::default(), outbox_cap: 50_000 };
-        let wanted = Wanted { retried: true, recovered: true };
         let seats = [
             Seat::Idle(Box::new(Ingest::new(shared(), held(), metrics(), options, rules(), attached))),
             Seat::Idle(Box::new(Judge::new(shared(), held(), metrics(), rules()))),
-            Seat::Idle(Box::new(Retry::new(shared(), held(), metrics(), rules(), wanted))),
+            Seat::Idle(Box::new(Retry::new(shared(), held(), metrics(), rules()))),
         ];
         Leader { ledger, lease, read: Id::default(), seats }
     }

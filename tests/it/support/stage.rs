@@ -246,7 +246,7 @@ impl Stage {
 
     /// How often the ledger's audit log says that this was done or found.
     pub(crate) async fn logged(&self, what: &str) -> usize {
-        let lines = yard::open(&self.redis).audit(None, 10_000).await.expect("Redis is there");
+        let lines = yard::open(&self.redis).audit(None, None, 10_000).await.expect("Redis is there");
         lines.iter().filter(|line| line.what == what).count()
     }
 

@@ -7,8 +7,8 @@ use sexton::{
     config::{Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Include, JobDead},
     ledger::{
-        AttachOptions, Commit, Committed, Cursor, Death, Flight, JobCounts, Lease, Place, Plan, PlanEnd, Pool, Refusal,
-        Retried, Retry, RetryLedger, Rounds, Settled, TryLease, Verdict,
+        AlertLedger, AttachOptions, Commit, Committed, Cursor, Death, Flight, JobCounts, Lease, Place, Plan, PlanEnd,
+        Pool, Refusal, Retried, Retry, Rounds, Settled, TryLease, Verdict,
     },
     letter::{DeadLetter, Millis},
     smallage,
@@ -27,7 +27,7 @@ pub(crate) const QUEUE: &str = "{lrs}:q:default:0";
 pub(crate) const RULE: &str = "flaky";
 
 /// A ledger on this Redis, as one replica would open it.
-pub(crate) fn open(redis: &Redis) -> Arc<dyn RetryLedger> {
+pub(crate) fn open(redis: &Redis) -> Arc<dyn AlertLedger> {
     let url = SecretSource::Inline(Secret::new(redis.url()));
     let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
     smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config) })
@@ -41,7 +41,7 @@ pub(crate) struct Yard {
     /// A connection of the test's own.
     pub(crate) con: MultiplexedConnection,
     /// The leader's ledger.
-    pub(crate) ledger: Arc<dyn RetryLedger>,
+    pub(crate) ledger: Arc<dyn AlertLedger>,
     /// The leader's lease.
     pub(crate) lease: Lease,
     /// How far the leader has read.
@@ -164,7 +164,7 @@ impl Yard {
 
     /// What the audit log says, oldest first: what, entry, job.
     pub(crate) async fn audited(&self) -> Vec<(String, String, String)> {
-        let mut lines = self.ledger.audit(None, 1_000).await.expect("Redis is there");
+        let mut lines = self.ledger.audit(None, None, 1_000).await.expect("Redis is there");
         lines.reverse();
         lines.into_iter().map(|line| (line.what, line.entry_id, line.job_id)).collect()
     }
@@ -228,6 +228,6 @@ pub(crate) fn retry_of(letter: &DeadLetter, job: JobCounts) -> Retry {
         max_queue_length: 10_000,
         confirm_within: Duration::from_secs(900),
         rounds: Rounds { pool: 1, group: 2, canary: true },
-        event: Some(r#"{"source":"orders"}"#.to_owned()),
+        event: r#"{"source":"orders"}"#.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
--- Part of commit_plans.lua, judge.lua, retry.lua and look.lua: a job's entries in the DLQ, as its record names them.
+-- Part of most scripts that look at the DLQ: entries in it, and those of a job as its record names them.
 
 -- The id before all others: of a job that was never put back.
 local NEVER = '0-0'
@@ -63,4 +63,13 @@ local function with_entry(entries, id, earlier)
   end
   table.insert(list, at, id)
   return table.concat(list, ' ', math.max(#list - 7, 1))
+end
+
+-- What reading an entry costs, about as many bytes as it has; a field costs as much as a hundred of them.
+local function weight(fields)
+  local bytes = 50 * #fields
+  for i = 1, #fields do
+    bytes = bytes + #fields[i]
+  end
+  return bytes
 end

@@ -1,4 +1,4 @@
--- Part of commit_plans.lua, judge.lua, retry.lua and settle.lua: writes that cannot end a script half way through.
+-- Part of all scripts that write more than one thing: writes that cannot end a script half way through.
 -- A script is not rolled back: what could fail is tried before the first write, or does not matter.
 local call, pcall = redis.call, redis.pcall
 
@@ -6,6 +6,15 @@ local call, pcall = redis.call, redis.pcall
 local function denied(command, ...)
   if redis.acl_check_cmd and not redis.acl_check_cmd(command, ...) then
     return redis.error_reply('NOPERM this user may not run ' .. command .. ', which the ledger needs')
+  end
+end
+
+-- An error if nothing can be written now, be it for lack of memory. Asked of a sorted set, which stays as it is, by scripts
+-- whose first write would need none.
+local function refused_to_write(set)
+  local done = pcall('ZADD', set, 'XX', 0, '')
+  if type(done) == 'table' and not string.find(done.err, 'WRONGTYPE', 1, true) then
+    return done
   end
 end
 
@@ -29,7 +38,11 @@ local function put_all(command, key, values)
 end
 
 -- Adds a line to the audit log: what was done and by whom; of which entry, and more about it; of which job, and its
--- task. Where the log is of another type, it does not stand in the way of what it tells of.
-local function audit(log, most, what, by, entry, job, task, detail)
+-- task; by hand perhaps with a note, and as a part of which operation. Where the log is of another type, it does not
+-- stand in the way of what it tells of.
+local function audit(log, most, what, by, entry, job, task, detail, note, operation)
+  if note and (note ~= '' or operation ~= '') then
+    return pcall('XADD', log, 'MAXLEN', '~', most, '*', what, by, entry, detail, job, task, note, operation)
+  end
   return pcall('XADD', log, 'MAXLEN', '~', most, '*', what, by, entry, detail, job, task)
 end

@@ -1,0 +1,87 @@
+//! What happened to jobs, as the deaths lane of the outbox tells it, and which groups are no news.
+
+use super::{super::batch, Watch};
+use crate::{
+    alert::{self, AlertRule},
+    event::{Event, Lane},
+    ledger::{Cursor, OutboxId, StoreError, Survey},
+    letter::Millis,
+};
+
+/// Events and entries of a page at most, and of the first one.
+const PAGE: usize = 500;
+const FIRST_PAGE: usize = 32;
+/// Pages of one step: however much there is to count, the next sample is not far. What is counted later is counted where
+/// it happened all the same.
+const PAGES: usize = 10;
+/// Pages of entries in one step, whose groups are learnt in the background.
+const PAGES_TO_LEARN: usize = 4;
+
+impl Watch {
+    /// Counts on from where the watch is; true if there is more.
+    pub(super) async fn count(
+        &self,
+        watch: &mut alert::Watch,
+        now: Millis,
+        survey: &Survey,
+        alerts: &[AlertRule],
+    ) -> Result<bool, StoreError> {
+        let end = survey.told.unwrap_or_default();
+        // A lane that ends before what has been read of it has been begun anew.
+        let mut after = watch.cursor().parse().ok().filter(|after: &OutboxId| *after <= end).unwrap_or_default();
+        let mut size = FIRST_PAGE;
+        for _ in 0..PAGES {
+            if after >= end {
+                break;
+            }
+            let page = self.ledger.outbox(Lane::Deaths, after, size).await?;
+            for posted in &page.events {
+                watch.observe(now, &posted.event, alerts);
+            }
+            size =
+                batch::next_size(size, page.events.iter().map(|posted| weight(&posted.event)).max().unwrap_or(0), PAGE);
+            // What is not there any more has been trimmed.
+            after = page.last.unwrap_or(end);
+        }
+        watch.counted_until(&after.to_string());
+        Ok(after < end)
+    }
+
+    /// Where a rule asks for new groups: reads what is in the DLQ once, for its groups are none. It waits until everything
+    /// has been read by ingest, so as not to read the same at the same time. True if there is more.
+    pub(super) async fn learn(
+        &self,
+        watch: &mut alert::Watch,
+        survey: &Survey,
+        alerts: &[AlertRule],
+    ) -> Result<bool, StoreError> {
+        let Some(from) = watch.to_learn(alerts).filter(|_| survey.lag == 0) else { return Ok(false) };
+        let (mut after, mut size) = (Cursor(from.to_owned()), batch::FIRST);
+        for _ in 0..PAGES_TO_LEARN {
+            let batch = self.ledger.browse(&after, size).await?;
+            for letter in &batch.letters {
+                watch.learn(letter.died_at, &letter.group.0);
+            }
+            if batch.caught_up {
+                watch.learnt_until(None);
+                tracing::info!(
+                    source = self.ledger.name(),
+                    "the groups of what is in the DLQ are known: what differs is new"
+                );
+                return Ok(false);
+            }
+            size = batch::next_size(size, batch.heaviest, PAGE);
+            after = batch.cursor;
+            watch.learnt_until(Some(&after.0));
+        }
+        Ok(true)
+    }
+}
+
+/// About what an event weighs in memory, in bytes.
+fn weight(event: &Event) -> usize {
+    let Some(dead) = event.data.job() else { return 0 };
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let attempts = dead.attempt_errors.iter().flatten().map(String::len).sum::<usize>();
+    text(&dead.payload) + text(&dead.traceback) + text(&dead.error.message) + attempts
+}
