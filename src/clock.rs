@@ -13,9 +13,9 @@ use std::{
 
 use crate::letter::Millis;
 
-/// The monotonic clock, for measuring how long something took.
+/// The monotonic clock, for measuring how long something took. It is the one that timers go by.
 pub fn monotonic() -> Instant {
-    Instant::now()
+    tokio::time::Instant::now().into_std()
 }
 
 /// The pod's own time: for telling people when something happened in this process, and for nothing that decides.
@@ -32,13 +32,13 @@ pub struct StoreClock {
 impl StoreClock {
     /// Takes over the time the store has just told.
     pub fn set(&self, store_now: Millis) {
-        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), store_now.0));
+        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = Some((monotonic(), store_now.0));
     }
 
     /// The store's time now.
     pub fn now(&self) -> Millis {
         match *self.set.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((at, ms)) => Millis(ms.saturating_add(millis(at.elapsed()))),
+            Some((at, ms)) => Millis(ms.saturating_add(millis(monotonic().saturating_duration_since(at)))),
             None => wall_clock(),
         }
     }

@@ -22,6 +22,7 @@ mod pieces;
 mod reading;
 mod rule;
 mod samples;
+mod says;
 mod summary;
 mod transition;
 mod trend;
@@ -33,7 +34,7 @@ pub use incident::{Change, Ended, Incident, Incidents, LIVE_PER_RULE, Past, Stat
 pub use line::Line;
 pub use reading::{Holds, Judgement, Need, Reading};
 pub use rule::{
-    AlertRule, Burst, Key, Kind, Labels, NewGroup, QUIET_AT_MOST, Rising, Severity, WAITING_AT_MOST, Waiting,
+    AlertRule, Burst, Key, Kind, Labels, Misfit, NewGroup, QUIET_AT_MOST, Rising, Severity, WAITING_AT_MOST, Waiting,
 };
 pub use samples::{Arrival, Sample, Samples};
 pub use summary::Summary;

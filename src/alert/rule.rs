@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{KEPT, MAX_BUCKETS};
 use crate::rule::Matcher;
 
 /// The entries that a `waiting` rule can ask for at most.
@@ -53,13 +52,13 @@ pub enum Kind {
 /// in one of the last two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rising {
-    /// How far it looks back.
+    /// How far it looks back, at most [`KEPT`](super::KEPT).
     pub over: Duration,
-    /// Into how many parts of the same length.
+    /// Into how many parts of the same length, 2 to [`MAX_BUCKETS`](super::MAX_BUCKETS).
     pub buckets: u32,
-    /// In how many of them the line must have risen.
+    /// In how many of them the line must have risen, at least 1.
     pub at_least: u32,
-    /// By how much it must have risen in total, where no bucket counts for more than twice its share of it, which is
+    /// By how much it must have risen in total, at least 1, where no bucket counts for more than twice its share of it, which is
     /// `growth / at_least`.
     pub growth: u64,
 }
@@ -73,9 +72,9 @@ impl Default for Rising {
 /// At least `deaths` first deaths within `over`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// How far it looks back.
+    /// How far it looks back, at most [`KEPT`](super::KEPT).
     pub over: Duration,
-    /// How many first deaths.
+    /// How many first deaths, at least 1.
     pub deaths: u64,
 }
 
@@ -88,7 +87,7 @@ impl Default for Burst {
 /// At least `entries` entries of the DLQ died longer ago than `older_than`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// How many entries.
+    /// How many entries, 1 to [`WAITING_AT_MOST`].
     pub entries: u64,
     /// Their age since the last death.
     pub older_than: Duration,
@@ -103,7 +102,7 @@ impl Default for Waiting {
 /// The first death of a group that has not died for `quiet_for`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewGroup {
-    /// How long it must have been quiet.
+    /// How long it must have been quiet, at most [`QUIET_AT_MOST`].
     pub quiet_for: Duration,
 }
 
@@ -227,59 +226,46 @@ impl AlertRule {
         matches_all && self.by.iter().all(|key| *key == Key::Source)
     }
 
-    /// What is wrong with it where a sample is taken every `sample_every`: one sentence each, in the words of the rules
-    /// file. Nothing in here would do harm; such a rule could never fire, or always would.
-    pub fn problems(&self, sample_every: Duration) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut check = |good: bool, problem: String| {
-            if !good {
-                problems.push(problem);
-            }
-        };
+    /// Which values of its kind do not go together, or not with samples that are taken every `sample_every`. Nothing in here
+    /// would do harm; such a rule could never fire, or always would.
+    pub fn misfits(&self, sample_every: Duration) -> Vec<Misfit> {
+        let mut misfits = Vec::new();
+        let mut misfit = |key, why: String, help: String| misfits.push(Misfit { key, why, help });
         let shown = humantime::format_duration;
-        let kept = format!("over must be at most {}, for which samples are kept", shown(KEPT));
         match &self.kind {
-            Kind::Rising(rising) => {
-                check(rising.over <= KEPT, kept);
-                check(
-                    (2..=MAX_BUCKETS).contains(&rising.buckets),
-                    format!("buckets must be between 2 and {MAX_BUCKETS}"),
-                );
-                check(
-                    (1..=rising.buckets).contains(&rising.at_least),
-                    format!("at_least must be between 1 and buckets, which is {}", rising.buckets),
-                );
-                check(rising.growth >= 1, "growth must be at least 1".to_owned());
-                let bucket = rising.over / rising.buckets.max(1);
-                check(
-                    bucket >= sample_every,
-                    format!(
-                        "a bucket of {} is shorter than sample_every ({}): make over longer, or buckets fewer",
-                        shown(bucket),
+            Kind::Rising(Rising { over, buckets, at_least, .. }) => {
+                if at_least > buckets {
+                    let why = format!("is {at_least}, more than \"buckets\": {buckets}");
+                    misfit("at_least", why, "lower the one, or raise the other".to_owned());
+                }
+                if *over < sample_every * *buckets {
+                    let why = format!(
+                        "is {}: each of its {buckets} buckets is shorter than \"sample_every\": {}",
+                        shown(*over),
                         shown(sample_every)
-                    ),
-                );
+                    );
+                    misfit("over", why, "make it longer, or \"buckets\" fewer".to_owned());
+                }
             }
-            Kind::Burst(burst) => {
-                check(burst.over <= KEPT, kept);
-                check(burst.deaths >= 1, "deaths must be at least 1".to_owned());
-                check(
-                    burst.over >= sample_every,
-                    format!("over must be at least sample_every ({})", shown(sample_every)),
-                );
+            Kind::Burst(Burst { over, .. }) if *over < sample_every => {
+                let why = format!("is {}, shorter than \"sample_every\": {}", shown(*over), shown(sample_every));
+                misfit("over", why, "make it longer".to_owned());
             }
-            Kind::Waiting(waiting) => check(
-                (1..=WAITING_AT_MOST).contains(&waiting.entries),
-                format!("entries must be between 1 and {WAITING_AT_MOST}"),
-            ),
-            Kind::NewGroup(new) => check(
-                new.quiet_for <= QUIET_AT_MOST,
-                format!("quiet_for must be at most {}, for which groups are remembered", shown(QUIET_AT_MOST)),
-            ),
+            Kind::Burst(_) | Kind::Waiting(_) | Kind::NewGroup(_) => {}
         }
-        check(!self.unless.contains(&self.name), "unless names the rule itself".to_owned());
-        problems
+        misfits
     }
+}
+
+/// A value of what a rule watches for that does not fit to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The value's key in the rules file, below that of the kind.
+    pub key: &'static str,
+    /// What is wrong, as the end of a sentence about the key.
+    pub why: String,
+    /// What to do.
+    pub help: String,
 }
 
 #[cfg(test)]
@@ -294,30 +280,23 @@ mod tests {
 
     #[test]
     fn what_could_never_fire_is_named() {
-        let rising = |over, buckets, at_least, growth| Kind::Rising(Rising { over, buckets, at_least, growth });
+        let rising = |over, buckets, at_least| Kind::Rising(Rising { over, buckets, at_least, growth: 20 });
+        let burst = |over| Kind::Burst(Burst { over, deaths: 1 });
         for (kind, expected) in [
-            (Kind::Rising(Rising::default()), None),
-            (Kind::Burst(Burst::default()), None),
-            (Kind::Waiting(Waiting::default()), None),
-            (Kind::NewGroup(NewGroup::default()), None),
-            (rising(secs(60), 12, 9, 20), None),
-            (rising(secs(59), 12, 9, 20), Some("a bucket of 4s")),
-            (rising(secs(90_000), 12, 9, 20), Some("over must be at most 1day")),
-            (rising(secs(720), 12, 13, 20), Some("at_least must be between 1 and buckets, which is 12")),
-            (rising(secs(720), 12, 0, 20), Some("at_least must be")),
-            (rising(secs(720), 1, 1, 20), Some("buckets must be between 2 and 24")),
-            (rising(secs(720), 0, 0, 20), Some("buckets must be between 2 and 24")),
-            (rising(secs(720), 12, 9, 0), Some("growth must be at least 1")),
-            (Kind::Burst(Burst { over: secs(1), deaths: 1 }), Some("over must be at least sample_every (5s)")),
-            (Kind::Burst(Burst { over: secs(60), deaths: 0 }), Some("deaths must be at least 1")),
-            (Kind::Waiting(Waiting { entries: 0, older_than: secs(60) }), Some("entries must be between 1 and 1000")),
-            (Kind::NewGroup(NewGroup { quiet_for: secs(32 * 86_400) }), Some("quiet_for must be at most")),
+            (Kind::Rising(Rising::default()), &[][..]),
+            (Kind::Burst(Burst::default()), &[]),
+            (Kind::Waiting(Waiting::default()), &[]),
+            (Kind::NewGroup(NewGroup::default()), &[]),
+            (rising(secs(60), 12, 12), &[]),
+            (rising(secs(59), 12, 9), &["over"]),
+            (rising(secs(720), 12, 13), &["at_least"]),
+            (rising(secs(9), 2, 3), &["at_least", "over"]),
+            (burst(secs(5)), &[]),
+            (burst(secs(4)), &["over"]),
         ] {
-            let problems = AlertRule::new("r", kind.clone()).problems(EVERY);
-            match expected {
-                None => assert_eq!(problems, Vec::<String>::new(), "{kind:?}"),
-                Some(start) => assert!(problems.iter().any(|text| text.starts_with(start)), "{kind:?}: {problems:?}"),
-            }
+            let misfits = AlertRule::new("r", kind.clone()).misfits(EVERY);
+            let keys: Vec<&str> = misfits.iter().map(|misfit| misfit.key).collect();
+            assert_eq!(keys, expected, "{kind:?}");
         }
     }
 

@@ -10,7 +10,8 @@ use super::{
     text::line,
 };
 use crate::{
-    config::{Config, HookConfig, SourceConfig, SourceKind, duration},
+    alert::{AlertRule, Kind},
+    config::{Config, DigestConfig, HookConfig, SourceConfig, SourceKind, duration},
     rule::{Action, RetryRule},
 };
 
@@ -20,7 +21,7 @@ Examples:
   sexton check -c sexton.yaml
 
 Prints every problem at once with file and line, and ends with 78; or one line for
-each source, hook and rule, and ends with 0. Connects to nothing.";
+each source, hook, rule and alert, and ends with 0. Connects to nothing.";
 
 /// Arguments of `sexton check`.
 #[derive(Args, Clone, Debug)]
@@ -45,6 +46,15 @@ pub(super) fn check(config: &Config, io: &mut Io<'_>) -> Result<(), Failure> {
     }
     if config.rules.is_empty() {
         writeln!(io.out, "no rules: nothing is retried")?;
+    }
+    for alert in &config.alerts {
+        writeln!(io.out, "{}", line(&alert_line(alert)))?;
+    }
+    if config.alerts.is_empty() {
+        writeln!(io.out, "no alerts: a rising line is seen by nobody")?;
+    }
+    if let Some(digest) = &config.digest {
+        writeln!(io.out, "{}", line(&digest_line(digest)))?;
     }
     Ok(())
 }
@@ -82,4 +92,43 @@ fn rule_line(rule: &RetryRule) -> String {
             format!("rule {}: retries after {}, at most {times}{window}", rule.name, duration(terms.min_age))
         }
     }
+}
+
+fn alert_line(alert: &AlertRule) -> String {
+    let some = |count: u64, one: &str, many: &str| if count == 1 { one.to_owned() } else { format!("{count} {many}") };
+    let when = match &alert.kind {
+        Kind::Rising(rising) => {
+            let (over, growth) = (duration(rising.over), rising.growth);
+            format!("the line rises by {growth} within {over}, in {} of {} steps", rising.at_least, rising.buckets)
+        }
+        Kind::Burst(burst) => {
+            format!("{} within {}", some(burst.deaths, "a job dies", "jobs die"), duration(burst.over))
+        }
+        Kind::Waiting(waiting) => {
+            let entries = some(waiting.entries, "an entry waits", "entries wait");
+            format!("{entries} for more than {}", duration(waiting.older_than))
+        }
+        Kind::NewGroup(new) => format!("a group dies that has not died for {}", duration(new.quiet_for)),
+    };
+    let mut told = format!("alert {}: {} when {when}", alert.name, alert.severity.as_str());
+    if !alert.by.is_empty() {
+        let by: Vec<&str> = alert.by.iter().map(|key| key.as_str()).collect();
+        told.push_str(&format!(", by {}", by.join(" and ")));
+    }
+    if !alert.for_.is_zero() {
+        told.push_str(&format!(", for {}", duration(alert.for_)));
+    }
+    if !alert.unless.is_empty() {
+        told.push_str(&format!(", unless {}", alert.unless.join(" or ")));
+    }
+    told + &to(alert.hooks.as_deref())
+}
+
+fn digest_line(digest: &DigestConfig) -> String {
+    format!("digest: at {}{}", digest.at, to(digest.hooks.as_deref()))
+}
+
+/// Which hooks are told, where not all are.
+fn to(hooks: Option<&[String]>) -> String {
+    hooks.map(|hooks| format!(", to {}", hooks.join(", "))).unwrap_or_default()
 }

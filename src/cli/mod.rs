@@ -168,12 +168,12 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         }
         Command::Explain(args) => {
             let (sources, rules) = args.ruled.sources_and_rules(env)?;
-            let rules = rules.read(&rules.look(), env).map_err(Failure::from);
+            let rules = rules.read(&rules.look(), env).map(|book| book.rules).map_err(Failure::from);
             wait_for(Threads::One, async { explain::explain(&ledgers(&sources)?, rules, args, io).await })
         }
         Command::Rules(args) => {
             let (sources, rules) = args.verb.ruled().sources_and_rules(env)?;
-            let rules = rules.read(&rules.look(), env)?;
+            let rules = rules.read(&rules.look(), env)?.rules;
             wait_for(Threads::One, async { rules::rules(&sources, &ledgers(&sources)?, &rules, args, io).await })
         }
         Command::Stats(args) => {

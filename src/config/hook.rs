@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base64::Engine as _;
+use globset::Glob;
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -48,11 +49,68 @@ const RESERVED_HEADERS: [&str; 7] =
 /// Bytes of a Standard Webhooks secret.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// The hooks that can be read. `sources` are the names of all sources, where these are known.
-pub(super) fn hooks(field: Field<'_>, sources: Option<&[String]>, reading: &mut Reading) -> Vec<HookConfig> {
-    let items = field.list(&mut reading.problems).unwrap_or_default();
+/// The hooks; none if any of them cannot be read. `sources` are the names of all sources, where these are known.
+pub(super) fn hooks(field: Field<'_>, sources: Option<&[String]>, reading: &mut Reading) -> Option<Vec<HookConfig>> {
+    let items = field.list(&mut reading.problems)?;
     let mut names = Names::new("hook");
-    items.into_iter().filter_map(|item| hook(item, &mut names, sources, reading)).collect()
+    let hooks: Vec<Option<HookConfig>> =
+        items.into_iter().map(|item| hook(item, &mut names, sources, reading)).collect();
+    hooks.into_iter().collect()
+}
+
+/// A hook, as far as the rest of the configuration may name it.
+#[derive(Clone, Debug)]
+pub(super) struct KnownHook {
+    pub(super) name: String,
+    /// Globs on event names.
+    pub(super) events: Vec<String>,
+}
+
+impl KnownHook {
+    /// What there is to know of this one.
+    pub(super) fn of(hook: &HookConfig) -> KnownHook {
+        KnownHook { name: hook.name.clone(), events: hook.events.clone() }
+    }
+
+    /// Whether it wants events of this kind.
+    pub(super) fn takes(&self, kind: EventType) -> bool {
+        self.events
+            .iter()
+            .filter_map(|glob| Glob::new(glob).ok())
+            .any(|glob| glob.compile_matcher().is_match(kind.as_str()))
+    }
+}
+
+/// The names of hooks that are to be told of something with events of this kind. `hooks` are all there are, where these
+/// are known.
+pub(super) fn named(
+    field: Field<'_>,
+    hooks: Option<&[KnownHook]>,
+    kind: EventType,
+    problems: &mut Problems,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    for field in field.one_or_more(problems) {
+        let Some(name) = field.text(problems) else { continue };
+        match hooks.map(|hooks| (hooks.iter().find(|hook| hook.name == name), hooks)) {
+            Some((None, [])) => {
+                let help = "define it under \"hooks\" in the configuration";
+                problems.add(field.at(), format!("there is no hook {}", field.shown()), help);
+            }
+            Some((None, hooks)) => {
+                let known: Vec<&str> = hooks.iter().map(|hook| hook.name.as_str()).collect();
+                let message = format!("there is no hook {}", field.shown());
+                problems.add(field.at(), message, nearest_or_all(name, &known, "hooks"));
+            }
+            Some((Some(hook), _)) if !hook.takes(kind) => {
+                let message = format!("the hook {} takes no {}", field.shown(), kind.as_str());
+                problems.add(field.at(), message, "add that to the hook's events, or remove the hook here");
+            }
+            Some((Some(_), _)) | None => {}
+        }
+        names.push(name.to_owned());
+    }
+    names
 }
 
 fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading: &mut Reading) -> Option<HookConfig> {

@@ -3,6 +3,7 @@
 //! `read` turns files and flags into it, or into every problem at once. Nothing is opened or connected here but the
 //! configuration's own files.
 
+mod digest;
 mod document;
 mod env;
 mod field;
@@ -12,6 +13,7 @@ mod origin;
 mod problem;
 mod read;
 mod rules;
+mod schedule;
 mod secret;
 mod shape;
 mod source;
@@ -24,7 +26,7 @@ pub use env::{Env, ProcessEnv};
 pub use hook::DEFAULT_EVENTS;
 pub use problem::{Position, Problem, Problems};
 pub use read::{read, read_for_rules, read_sources, read_text, read_without_rules};
-pub use rules::{RulesSource, RulesText};
+pub use rules::{RuleBook, RulesSource, RulesText};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use source::DEFAULT_NAMESPACE;
 pub use value::{duration, log_filter};

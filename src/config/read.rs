@@ -11,13 +11,14 @@ use std::{
 };
 
 use super::{
-    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, RulesSource, SourceConfig,
+    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, RuleBook, RulesSource, SourceConfig, digest,
     document::{self, Node, Value},
     env::Env,
     field::{Field, Section},
-    hook,
+    hook::{self, KnownHook},
     origin::Reading,
     problem::{Position, Problems},
+    rules::Known,
     shape, source, value,
 };
 use crate::rule::Rules;
@@ -27,6 +28,7 @@ const LARGEST_FILE: u64 = 1024 * 1024;
 /// What the whole file is called in problems.
 const WHOLE: &str = "the configuration";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
 impl Config {
     /// The configuration of `sexton run --smallage URL --namespace NS`: one source, named as its namespace, no hooks,
@@ -41,7 +43,7 @@ impl Config {
             hooks: Vec::new(),
             http: HttpConfig { listen: "0.0.0.0:9640".to_owned() },
             lease_ttl: Duration::from_secs(10),
-            sample_every: Duration::from_secs(5),
+            sample_every: SAMPLE_EVERY,
             outbox: OutboxConfig { cap: 50_000, keep: DAY },
             announce_existing: false,
             rules_source: RulesSource::default(),
@@ -80,10 +82,12 @@ pub fn read_sources(path: &Path, env: &dyn Env) -> Result<Vec<SourceConfig>, Pro
 pub fn read_for_rules(path: &Path, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Problems> {
     let both = |section: &Section<'_>, reading: &mut Reading| {
         let sources = sources(section, reading);
-        let rules = rules_source(section, sources.as_deref(), reading);
+        let sample_every = sample_every(section, &mut reading.problems);
+        let known = Known { sources: sources.as_deref().map(names), hooks: None, sample_every };
+        let rules = rules_source(section, known, reading);
         Some((sources?, rules))
     };
-    read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources", "rules"], both))
+    read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources", "sample_every", "rules"], both))
 }
 
 fn read_part<T>(path: &Path, part: impl FnOnce(PathBuf, &str, &str) -> Result<T, Problems>) -> Result<T, Problems> {
@@ -144,7 +148,8 @@ fn read_in(folder: PathBuf, name: &str, text: &str, env: &dyn Env, part: Part) -
     let mut config = something(root.as_deref(), &mut reading).and_then(|root| config(root, &mut reading));
     if let (Some(config), Part::Everything) = (&mut config, part) {
         let source = &config.rules_source;
-        config.rules = source.read_into(&source.look(), env, &mut reading.problems);
+        let RuleBook { rules, alerts } = source.read_into(&source.look(), env, &mut reading.problems);
+        (config.rules, config.alerts) = (rules, alerts);
     }
     reading.problems.none_or(config)
 }
@@ -187,34 +192,42 @@ fn sources(section: &Section<'_>, reading: &mut Reading) -> Option<Vec<SourceCon
 }
 
 /// Where the rules are; nowhere, if the configuration does not say.
-fn rules_source(section: &Section<'_>, sources: Option<&[SourceConfig]>, reading: &mut Reading) -> RulesSource {
-    let names = sources.map(names);
-    section.get("rules").map(|field| RulesSource::of(field, names.as_deref(), reading)).unwrap_or_default()
+fn rules_source(section: &Section<'_>, known: Known, reading: &mut Reading) -> RulesSource {
+    section.get("rules").map(|field| RulesSource::of(field, known, reading)).unwrap_or_default()
 }
 
 fn names(sources: &[SourceConfig]) -> Vec<String> {
     sources.iter().map(|source| source.name.clone()).collect()
 }
 
+/// How often a sample is taken; none if that cannot be read.
+fn sample_every(section: &Section<'_>, problems: &mut Problems) -> Option<Duration> {
+    let (min, max) = (Duration::from_millis(100), Duration::from_secs(5 * 60));
+    section.get("sample_every").map_or(Some(SAMPLE_EVERY), |field| field.duration(min, max, problems))
+}
+
 fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
     let section = Field::root(WHOLE, root).section(&shape::ROOT, &mut reading.problems)?;
     let sources = sources(&section, reading);
-    let rules_source = rules_source(&section, sources.as_deref(), reading);
     let names = sources.as_deref().map(names);
+    let hooks = section.get("hooks").map_or(Some(Vec::new()), |field| hook::hooks(field, names.as_deref(), reading));
+    let known_hooks = hooks.as_ref().map(|hooks| hooks.iter().map(KnownHook::of).collect::<Vec<_>>());
+    let sample_every = sample_every(&section, &mut reading.problems);
+    let digest =
+        section.get("digest").and_then(|field| digest::digest(field, known_hooks.as_deref(), &mut reading.problems));
+    let known = Known { sources: names, hooks: known_hooks, sample_every };
+    let rules_source = rules_source(&section, known, reading);
 
-    let mut config = Config { rules_source, ..Config::with_defaults(sources.unwrap_or_default()) };
-    if let Some(field) = section.get("hooks") {
-        config.hooks = hook::hooks(field, names.as_deref(), reading);
-    }
+    let mut config = Config {
+        hooks: hooks.unwrap_or_default(),
+        sample_every: sample_every.unwrap_or(SAMPLE_EVERY),
+        rules_source,
+        digest,
+        ..Config::with_defaults(sources.unwrap_or_default())
+    };
     let problems = &mut reading.problems;
     if let Some(flag) = section.get("announce_existing").and_then(|field| field.flag(problems)) {
         config.announce_existing = flag;
-    }
-    if let Some(every) = section
-        .get("sample_every")
-        .and_then(|field| field.duration(Duration::from_millis(100), Duration::from_secs(5 * 60), problems))
-    {
-        config.sample_every = every;
     }
     if let Some(section) = section.get("http").and_then(|field| field.section(&shape::HTTP, problems)) {
         http(&section, &mut config.http, problems);

@@ -19,7 +19,19 @@ const fn shape(place: &'static str, keys: &'static [&'static str]) -> Shape {
 
 pub(super) const ROOT: Shape = shape(
     "at the top level",
-    &["sources", "hooks", "announce_existing", "http", "lease", "sample_every", "outbox", "log", "rules", "retention"],
+    &[
+        "sources",
+        "hooks",
+        "announce_existing",
+        "http",
+        "lease",
+        "sample_every",
+        "outbox",
+        "log",
+        "rules",
+        "digest",
+        "retention",
+    ],
 );
 pub(super) const SOURCE: Shape = shape("in a source", &["name", "smallage"]);
 pub(super) const SMALLAGE: Shape =
@@ -50,6 +62,7 @@ pub(super) const HTTP: Shape = Shape { place: "in http", keys: &["listen"], late
 pub(super) const LEASE: Shape = shape("in lease", &["ttl"]);
 pub(super) const OUTBOX: Shape = shape("in outbox", &["cap", "keep"]);
 pub(super) const LOG: Shape = shape("in log", &["format", "level"]);
+pub(super) const DIGEST: Shape = shape("in digest", &["at", "timezone", "hooks"]);
 pub(super) const RULES: Shape = shape("in a rules file", &["retry", "alerts"]);
 pub(super) const RETRY_RULE: Shape = shape(
     "in a retry rule",
@@ -68,6 +81,28 @@ pub(super) const RETRY_RULE: Shape = shape(
     ],
 );
 pub(super) const PACE: Shape = shape("in a pace", &["start", "max_in_flight", "per_second", "max_queue_length"]);
+pub(super) const ALERT_RULE: Shape = shape(
+    "in an alert rule",
+    &[
+        "name",
+        "rising",
+        "burst",
+        "waiting",
+        "new_group",
+        "by",
+        "match",
+        "severity",
+        "for",
+        "keep_firing_for",
+        "repeat",
+        "hooks",
+        "unless",
+    ],
+);
+pub(super) const RISING: Shape = shape("in rising", &["over", "buckets", "at_least", "growth"]);
+pub(super) const BURST: Shape = shape("in burst", &["over", "deaths"]);
+pub(super) const WAITING: Shape = shape("in waiting", &["entries", "older_than"]);
+pub(super) const NEW_GROUP: Shape = shape("in new_group", &["quiet_for"]);
 
 /// Every section of the configuration with its path; `[]` stands for each item of a list.
 #[cfg(test)]
@@ -82,9 +117,19 @@ pub(super) const ALL: &[(&str, &Shape)] = &[
     ("lease.", &LEASE),
     ("outbox.", &OUTBOX),
     ("log.", &LOG),
+    ("digest.", &DIGEST),
 ];
 
 /// Every section of a rules file.
 #[cfg(test)]
-pub(super) const ALL_OF_RULES: &[(&str, &Shape)] =
-    &[("", &RULES), ("retry[].", &RETRY_RULE), ("retry[].match.", &MATCH), ("retry[].pace.", &PACE)];
+pub(super) const ALL_OF_RULES: &[(&str, &Shape)] = &[
+    ("", &RULES),
+    ("retry[].", &RETRY_RULE),
+    ("retry[].match.", &MATCH),
+    ("retry[].pace.", &PACE),
+    ("alerts[].", &ALERT_RULE),
+    ("alerts[].rising.", &RISING),
+    ("alerts[].burst.", &BURST),
+    ("alerts[].waiting.", &WAITING),
+    ("alerts[].new_group.", &NEW_GROUP),
+];

@@ -13,7 +13,7 @@ pub const DEFAULT_NAMESPACE: &str = "lrs";
 
 /// Names that are taken, and where.
 pub(super) struct Names {
-    /// `source`, `hook` or `rule`.
+    /// `source`, `hook`, `rule` or `alert rule`.
     what: &'static str,
     taken: Vec<Taken>,
 }
@@ -27,6 +27,11 @@ struct Taken {
 impl Names {
     pub(super) fn new(what: &'static str) -> Names {
         Names { what, taken: Vec::new() }
+    }
+
+    /// Those that are taken.
+    pub(super) fn taken(&self) -> impl Iterator<Item = &str> {
+        self.taken.iter().map(|taken| taken.name.as_str())
     }
 
     /// Reads `name`, which must be of the right form and not taken yet.

@@ -63,6 +63,9 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
 /// A duration as the configuration writes it, in the largest unit that leaves no rest.
 pub fn duration(duration: Duration) -> String {
     let ms = duration.as_millis();
+    if ms == 0 {
+        return "0s".to_owned();
+    }
     for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
         if ms >= length && ms.is_multiple_of(length) {
             return format!("{}{unit}", ms / length);

@@ -381,6 +381,11 @@ pub trait Ledger: Send + Sync {
     async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>>;
 }
 
+/// Everything that a kind of source offers: what the sidecar and the commands open.
+pub trait SourceLedger: AlertLedger + TriageLedger {}
+
+impl<L: AlertLedger + TriageLedger> SourceLedger for L {}
+
 /// One entry, decoded and as recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawLetter {

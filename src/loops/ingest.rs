@@ -153,6 +153,8 @@ impl Ingest {
         // While the entries of before are being read there is something to commit even when none is left.
         let block = progress.existing.is_none().then_some(BLOCK);
         tokio::select! {
+            // In this order: who is told to stop sends no read that nobody waits for.
+            biased;
             () = stop.cancelled() => Ok(None),
             () = changed(&mut self.rules) => {
                 // It counts as seen now.

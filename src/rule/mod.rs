@@ -13,4 +13,5 @@ pub use globs::Globs;
 pub use matcher::{Matcher, Subject};
 pub use retry::{Action, Decision, Never, Pace, RetryRule, Rules, Terms};
 pub use says::Changes;
+pub(crate) use says::Says;
 pub use window::{CronError, Window, Zone};

@@ -20,6 +20,29 @@ pub struct Changes {
     pub reordered: bool,
 }
 
+impl Changes {
+    /// How rules differ from those before, each given by its name and a digest of what it says.
+    pub(crate) fn between(before: &[(&str, [u8; 32])], after: &[(&str, [u8; 32])]) -> Changes {
+        let names = |rules: &[(&str, [u8; 32])]| rules.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>();
+        let said: HashMap<&str, [u8; 32]> = before.iter().copied().collect();
+        let says: HashMap<&str, [u8; 32]> = after.iter().copied().collect();
+        let (kept, added): (Vec<_>, Vec<_>) = after.iter().partition(|(name, _)| said.contains_key(name));
+        let (still, removed): (Vec<_>, Vec<_>) = before.iter().partition(|(name, _)| says.contains_key(name));
+        let changed: Vec<_> = kept.iter().copied().filter(|(name, digest)| said[name] != *digest).collect();
+        Changes {
+            reordered: names(&kept) != names(&still),
+            added: names(&added),
+            changed: names(&changed),
+            removed: names(&removed),
+        }
+    }
+
+    /// Whether they say what they said before.
+    pub fn is_empty(&self) -> bool {
+        *self == Changes::default()
+    }
+}
+
 impl Rules {
     /// These retry rules, in this order, with their fingerprint.
     pub fn new(retry: Vec<RetryRule>) -> Rules {
@@ -34,18 +57,10 @@ impl Rules {
 
     /// How these rules differ from `before`.
     pub fn changes_from(&self, before: &Rules) -> Changes {
-        let said: HashMap<&str, [u8; 32]> = before.retry.iter().map(|rule| (&*rule.name, rule.says())).collect();
-        let stays = |rule: &&RetryRule| said.contains_key(&*rule.name);
-        let names = |rules: Vec<&RetryRule>| rules.into_iter().map(|rule| rule.name.clone()).collect::<Vec<_>>();
-        let (kept, added): (Vec<_>, Vec<_>) = self.retry.iter().partition(stays);
-        let changed = kept.iter().copied().filter(|rule| said[&*rule.name] != rule.says()).collect();
-        let (still, removed): (Vec<_>, Vec<_>) = before.retry.iter().partition(|rule| self.named(&rule.name).is_some());
-        Changes {
-            reordered: names(kept.clone()) != names(still),
-            added: names(added),
-            changed: names(changed),
-            removed: names(removed),
+        fn digests(rules: &Rules) -> Vec<(&str, [u8; 32])> {
+            rules.retry.iter().map(|rule| (&*rule.name, rule.says())).collect()
         }
+        Changes::between(&digests(before), &digests(self))
     }
 }
 
@@ -53,7 +68,7 @@ impl RetryRule {
     /// A digest of everything the rule says. Made of values, so layout, comments, and other ways to write the same do
     /// not count.
     fn says(&self) -> [u8; 32] {
-        let mut says = Says(Sha256::new());
+        let mut says = Says::default();
         says.text(&self.name);
         says.matcher(&self.matcher);
         match &self.action {
@@ -63,19 +78,26 @@ impl RetryRule {
                 says.terms(terms);
             }
         }
-        says.0.finalize().into()
+        says.digest()
     }
 }
 
-/// Every value is preceded by its length or number, so that no two rules say the same by accident.
-struct Says(Sha256);
+/// What a rule says, value by value. Each is preceded by its length or number, so that no two rules say the same by
+/// accident.
+#[derive(Default)]
+pub(crate) struct Says(Sha256);
 
 impl Says {
-    fn number(&mut self, number: u128) {
+    /// A digest of all that was said.
+    pub(crate) fn digest(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+
+    pub(crate) fn number(&mut self, number: u128) {
         self.0.update(number.to_be_bytes());
     }
 
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.number(text.len() as u128);
         self.0.update(text);
     }
@@ -87,7 +109,7 @@ impl Says {
     }
 
     /// A list whose order says nothing.
-    fn list(&mut self, list: Option<&[String]>) {
+    pub(crate) fn list(&mut self, list: Option<&[String]>) {
         let Some(list) = self.given(list) else { return };
         let mut sorted: Vec<&String> = list.iter().collect();
         sorted.sort();
@@ -98,7 +120,7 @@ impl Says {
         }
     }
 
-    fn matcher(&mut self, matcher: &Matcher) {
+    pub(crate) fn matcher(&mut self, matcher: &Matcher) {
         // Named one by one, so that a new condition cannot be forgotten here.
         let Matcher { source, queue, task, reason, error, history, group } = matcher;
         for globs in [source, queue, task] {

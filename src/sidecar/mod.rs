@@ -43,6 +43,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         sources = config.sources.len(),
         hooks = config.hooks.len(),
         rules = config.rules.retry.len(),
+        alerts = config.alerts.len(),
         "sexton is up"
     );
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     alert::AlertRule,
     clock::wall_clock,
-    config::{Config, Problems, ProcessEnv, RulesSource},
+    config::{Config, Problems, ProcessEnv, RuleBook, RulesSource},
     metrics::Metrics,
     rule::Rules,
 };
@@ -90,15 +90,27 @@ impl RulesWatch {
             }
             let source = Arc::clone(&self.source);
             match spawn_blocking(move || source.read(&text, &ProcessEnv)).await {
-                Ok(Ok(rules)) => self.take(rules),
+                Ok(Ok(book)) => self.take(book),
                 Ok(Err(problems)) => self.refuse(&told(&problems)),
                 Err(error) => self.failed(&error),
             }
         }
     }
 
-    fn take(&mut self, rules: Rules) {
+    fn take(&mut self, RuleBook { rules, alerts }: RuleBook) {
         self.metrics.rules_read(wall_clock());
+        let changes = AlertRule::changes(&self.alerts.borrow(), &alerts);
+        let alerts_change = !changes.is_empty();
+        if alerts_change {
+            tracing::info!(
+                alerts = alerts.len(),
+                added = changes.added.join(", "),
+                changed = changes.changed.join(", "),
+                removed = changes.removed.join(", "),
+                "the alert rules have changed"
+            );
+            self.alerts.send_replace(alerts.into());
+        }
         let before = Arc::clone(&self.in_force.borrow());
         if rules.fingerprint != before.fingerprint {
             let changes = rules.changes_from(&before);
@@ -111,8 +123,9 @@ impl RulesWatch {
                 "the rules have changed"
             );
             self.in_force.send_replace(Arc::new(rules));
-        } else if !self.sound {
-            tracing::info!(rules = rules.retry.len(), "the rules can be read again, and say what they said before");
+        } else if !self.sound && !alerts_change {
+            let (rules, alerts) = self.counts();
+            tracing::info!(rules, alerts, "the rules can be read again, and say what they said before");
         }
         self.sound = true;
     }
@@ -120,8 +133,13 @@ impl RulesWatch {
     fn refuse(&mut self, problems: &str) {
         self.sound = false;
         self.metrics.rules_refused();
-        let rules = self.in_force.borrow().retry.len();
-        tracing::error!(rules, problems, "the rules cannot be used; those in force stay");
+        let (rules, alerts) = self.counts();
+        tracing::error!(rules, alerts, problems, "the rules cannot be used; those in force stay");
+    }
+
+    /// How many rules are in force: retry rules, alert rules.
+    fn counts(&self) -> (usize, usize) {
+        (self.in_force.borrow().retry.len(), self.alerts.borrow().len())
     }
 
     /// A defect in looking or reading: worth a line each time it is found anew, and no reason to end.

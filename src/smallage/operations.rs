@@ -34,7 +34,7 @@ impl Smallage {
     }
 
     pub(super) async fn begin_operation(&self, operation: &Operation) -> Result<()> {
-        let old = self.operations_to_forget().await?;
+        let (too_many, old) = self.oldest_operations().await?;
         let json = |error| StoreError::Unexpected(format!("an operation: {error}"));
         let (stored, filter) = (serde_json::to_string(operation).map_err(json)?, operation.filter.to_string());
         let detail = format!(
@@ -59,30 +59,21 @@ impl Smallage {
             Arg::Text(&operation.by.who),
             Arg::Text(&note),
             Arg::Text(&detail),
+            Arg::place(too_many),
         ];
         args.extend(old.iter().map(|id| Arg::Text(id)));
         let answer = self.commands.run_script(&self.scripts.begin_operation, &keys, &args).await?;
         Reply::of_script(answer).map(|_| ())
     }
 
-    /// Those in the list that are gone, and the oldest ones of too many.
-    async fn operations_to_forget(&self) -> Result<Vec<String>> {
+    /// How many there will be too many when there is one more, and the oldest ones.
+    async fn oldest_operations(&self) -> Result<(usize, Vec<String>)> {
         let mut commands = pipe();
         let list = self.keys.operations();
         commands.cmd("ZCARD").arg(&list).cmd("ZRANGE").arg(&list).arg(0).arg(LOOKED_AT - 1);
         let mut answers = Reply::array(Value::Array(self.commands.read_all(&commands).await?))?;
-        let known = reply::number(&answers.next()?).unwrap_or(0);
-        // There is one more from now on.
-        let too_many = usize::try_from(known).unwrap_or(usize::MAX).saturating_sub(MOST - 1);
-        let oldest = ids(answers.next()?)?;
-        let mut commands = pipe();
-        for id in &oldest {
-            commands.cmd("EXISTS").arg(self.keys.operation(id));
-        }
-        let there = self.commands.read_all(&commands).await?;
-        let forget = oldest.into_iter().zip(there).enumerate();
-        let forget = forget.filter(|(n, (_, there))| *n < too_many || reply::number(there) == Some(0));
-        Ok(forget.map(|(_, (id, _))| id).collect())
+        let known = usize::try_from(reply::number(&answers.next()?).unwrap_or(0)).unwrap_or(usize::MAX);
+        Ok((known.saturating_sub(MOST - 1), ids(answers.next()?)?))
     }
 
     pub(super) async fn one_operation(&self, id: &str) -> Result<Option<(Operation, OperationProgress)>> {

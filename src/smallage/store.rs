@@ -85,7 +85,7 @@ macro_rules! script {
 }
 
 /// Opens a source, whatever its kind. Does no IO. Where a [`Ledger`] is enough, it is one.
-pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn AlertLedger>, NamespaceError> {
+pub fn open(source: &SourceConfig) -> std::result::Result<Arc<dyn SourceLedger>, NamespaceError> {
     match &source.kind {
         SourceKind::Smallage(config) => Ok(Arc::new(Smallage::new(&source.name, config.clone())?)),
     }

@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use redis::AsyncCommands as _;
 use sexton::{
     alert,
-    event::{EventData, Lane},
-    ledger::{AttachOptions, Judge, Judged, Lesson, OutboxId, Refusal, Relook, Retry, Settled, Verdict, Whereabouts},
+    event::{EventData, HookTest, Lane},
+    ledger::{
+        Act, AttachOptions, By, HandRetry, Judge, Judged, Lesson, Operation, OperationProgress, OutboxId, Place,
+        Raised, Refusal, Relook, Removal, Retain, Retry, Scan, Settled, Sieve, TriageLedger as _, Verdict, Whereabouts,
+    },
     letter::Millis,
 };
 use tokio::{
@@ -18,7 +21,7 @@ use tokio::{
 use crate::support::{
     graveyard::{Fields, bury, letter},
     redis::Redis,
-    yard::{NS, QUEUE, Yard, spent, waits},
+    yard::{NS, QUEUE, Yard, anna, smallage, spent, waits, wanted},
 };
 
 /// What `MONITOR` tells of, one line a command.
@@ -121,6 +124,7 @@ async fn tour(yard: &mut Yard) {
     let settled = flights.map(|flight| Settled { flight, verdict: Some(Verdict::Recovered), event: event.clone() });
     yard.ledger.settle(&yard.lease, &settled, &[lesson]).await.unwrap();
 
+    triage_tour(yard, &place).await;
     let old = yard.ledger.adopt_rules(&yard.lease, &yard.cursor, "others").await.unwrap();
     let judging = yard.ledger.judging().await.unwrap();
     let (batch, counts) = yard.ledger.read_to_judge(&judging.judged, &judging.until, 10).await.unwrap();
@@ -142,6 +146,49 @@ async fn tour(yard: &mut Yard) {
     yard.ledger.outbox_trim(&yard.lease, Lane::Deaths, OutboxId::default(), None).await.unwrap();
     yard.ledger.renew(&yard.lease, std::time::Duration::from_secs(60)).await.unwrap();
     yard.ledger.release(&yard.lease).await.unwrap();
+}
+
+/// What people do, and the standing policy.
+async fn triage_tour(yard: &mut Yard, place: &Place) {
+    let hand = smallage(&yard.redis);
+    let () = yard.con.xgroup_create_mkstream(QUEUE, "workers", "0").await.unwrap();
+    let operation = Operation {
+        id: "17".to_owned(),
+        act: Act::Delete,
+        filter: serde_json::Value::Null,
+        by: anna(),
+        dry_run: false,
+        per_second: None,
+        asked_at: Millis(1),
+    };
+    hand.begin(&operation).await.unwrap();
+    hand.begin(&Operation { id: "18".to_owned(), ..operation }).await.unwrap();
+    let by = By { operation: "17".to_owned(), ..anna() };
+    let mut deduped: Fields = letter(NS, 5);
+    deduped.push((b"dedup".to_vec(), b"k5".to_vec()));
+    bury(&mut yard.con, NS, &letter(NS, 4)).await;
+    let twin = bury(&mut yard.con, NS, &letter(NS, 4)).await;
+    let ids = [twin, bury(&mut yard.con, NS, &deduped).await];
+    yard.ingest(&waits).await;
+    let mut retries = wanted(&hand, &ids).await;
+    retries.push(HandRetry { stream: "partner:events".to_owned(), ..retries[0].clone() });
+    let raised = hand.retry_by_hand(&by, retries).await.unwrap();
+    assert!(matches!(raised[..2], [Raised::Sent(_), Raised::Sent(_)]), "{raised:?}");
+    let mut left = Vec::new();
+    for n in 6..9 {
+        left.push(bury(&mut yard.con, NS, &letter(NS, n)).await);
+    }
+    yard.ingest(&waits).await;
+    hand.remove(&by, Removal::Removed, &left[..1]).await.unwrap();
+    hand.remove(&by, Removal::Purged, &left[1..2]).await.unwrap();
+    let entries = vec![(left[2].clone(), Some(place.clone()))];
+    let generation = yard.generation;
+    assert_eq!(hand.retain(&yard.lease, &by, Retain { entries, generation }).await, Ok(1));
+    let sieve = Sieve { job_id: Some("x".to_owned()), ..Sieve::default() };
+    hand.scan(&Scan { max: 5, sieve, ..Scan::default() }).await.unwrap();
+    let progress = OperationProgress { revision: 1, ..OperationProgress::default() };
+    hand.progress(None, "17", &progress).await.unwrap();
+    hand.announce(Some(&yard.lease), &EventData::HookTest(HookTest::default())).await.unwrap();
 }
 
 #[tokio::test]
@@ -173,7 +220,9 @@ async fn scripts_touch_only_the_keys_they_are_given() {
     }
     // By digest and by text: each was forgotten once.
     assert!(scripts.len() >= 30, "{}", scripts.len());
-    for command in ["XDEL", "XADD", "DEL", "UNLINK", "ZADD", "ZREM", "HSET", "HDEL", "SET", "PEXPIRE", "ZMSCORE"] {
+    for command in
+        ["XDEL", "XADD", "DEL", "UNLINK", "ZADD", "ZREM", "HSET", "HDEL", "SET", "PEXPIRE", "ZMSCORE", "HINCRBY"]
+    {
         assert!(touched.contains_key(command), "the tour leaves out {command}: {touched:?}");
     }
 }

@@ -4,7 +4,14 @@
 use std::time::Duration;
 
 use redis::{AsyncCommands as _, aio::MultiplexedConnection};
-use sexton::clock::monotonic;
+use sexton::{
+    clock::monotonic,
+    config::{Secret, SecretSource, SmallageConfig},
+    event::{EventData, HookTest},
+    ledger::{Act, By, Ledger as _, Operation, Raised, Removal, Retain, RetryLedger as _, Scan, TriageLedger as _},
+    letter::Millis,
+    smallage::Smallage,
+};
 
 use crate::support::{
     SOON, eventually,
@@ -13,6 +20,7 @@ use crate::support::{
     process::{self, Http, Process, Sexton, Stream},
     receiver::Receiver,
     redis::{Options, Redis},
+    yard::{QUEUE, anna, hand_retry_of},
 };
 
 const NS: &str = "lrs";
@@ -338,6 +346,41 @@ async fn a_commit_that_is_refused_counts_nothing() {
     http.metric_is("sexton_jobs_dead_total", &[], 13.0).await;
 }
 
+/// What people do, as this user.
+async fn triage_with(url: &str, con: &mut redis::aio::MultiplexedConnection) {
+    let url = SecretSource::Inline(Secret::new(url.to_owned()));
+    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
+    let hand = Smallage::new("orders", config).unwrap();
+    let () = con.xgroup_create_mkstream(QUEUE, "workers", "0").await.unwrap();
+    let scan = Scan { max: 10, oldest_first: true, ..Scan::default() };
+    let letters = hand.scan(&scan).await.unwrap().letters;
+    let operation = Operation {
+        id: "17".to_owned(),
+        act: Act::Delete,
+        filter: serde_json::Value::Null,
+        by: anna(),
+        dry_run: false,
+        per_second: None,
+        asked_at: Millis(1),
+    };
+    hand.begin(&operation).await.unwrap();
+    let by = By { operation: "17".to_owned(), ..anna() };
+    let raised = hand.retry_by_hand(&by, vec![hand_retry_of(&letters[0])]).await.unwrap();
+    assert!(matches!(raised[0], Raised::Sent(_)), "{raised:?}");
+    let ids: Vec<String> = letters[1..3].iter().map(|letter| letter.entry_id.clone()).collect();
+    assert_eq!(hand.remove(&by, Removal::Removed, &ids[..1]).await.unwrap(), [true]);
+    assert_eq!(hand.remove(&by, Removal::Purged, &ids[1..]).await.unwrap(), [true]);
+    let (_, progress) = hand.operations(10).await.unwrap().remove(0);
+    assert_eq!(progress.done, 3);
+    hand.progress(None, "17", &progress).await.unwrap();
+    hand.note(&by, "finished", "").await.unwrap();
+    let lease = hand.leader().await.unwrap().expect("the sidecar leads");
+    let retain = Retain { entries: vec![(letters[3].entry_id.clone(), None)], generation: 0 };
+    assert_eq!(hand.retain(&lease, &by, retain).await.unwrap(), 1);
+    hand.announce(Some(&lease), &EventData::HookTest(HookTest::default())).await.unwrap();
+    assert!(!hand.audit(None, Some(Millis(1)), 10).await.unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn the_least_rights_are_enough() {
     let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
@@ -369,6 +412,7 @@ async fn the_least_rights_are_enough() {
         let exit = run.end().await;
         assert_eq!(exit.code(), Some(0), "{command:?}: {:?}", run.shown(Stream::Err));
     }
+    triage_with(&format!("redis://sexton:pw@127.0.0.1:{port}"), &mut con).await;
     let shown = sexton.process.shown(Stream::Err).join("\n");
     assert!(!shown.contains("NOPERM"), "{shown}");
     let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query_async(&mut con).await.unwrap();

@@ -7,7 +7,8 @@ use sexton::{
     event::EventType,
     event::Lane,
     ledger::{
-        DuePools, GroupView, JobCounts, OutboxId, Refusal, Relook, Retried, Retry, StoreError, TryLease, Whereabouts,
+        DuePools, GroupView, JobCounts, OutboxId, Plan, Refusal, Relook, Retried, Retry, StoreError, TryLease,
+        Whereabouts,
     },
     letter::Millis,
 };
@@ -175,6 +176,25 @@ async fn every_refusal_has_its_name_and_leaves_the_index_right() {
         assert!(yard.audited().await.is_empty(), "{expected:?}");
         assert_eq!(yard.con.exists::<_, bool>(QUEUE).await.unwrap(), queued, "no queue is made: {expected:?}");
         assert_eq!(yard.ledger.jobs(&[job_id(1)]).await.unwrap()[0].retries, 0, "{expected:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_brings_no_entry_forward() {
+    // As when the clock is set back between the look at what is due and the retry.
+    let due = Millis(4_000_000_000_000);
+    for (command, expected) in [
+        (["HSET", "{lrs}:sexton:flights", &job_id(1), "x"].as_slice(), Refusal::InFlight),
+        (&["DEL", QUEUE], Refusal::QueueGone),
+    ] {
+        let mut yard = Yard::open().await;
+        let id = bury(&mut yard.con, NS, &letter(NS, 1)).await;
+        yard.ingest(&|letter, job| Some(Plan::Wait { place: place(letter), due, retries: job.retries })).await;
+        let () = redis::cmd(command[0]).arg(&command[1..]).query_async(&mut yard.con).await.unwrap();
+        let retry = yard.planned(&id).await;
+        let place = retry.place.clone();
+        assert_eq!(yard.refusal(retry).await, expected);
+        assert_eq!(yard.ledger.due_at(yard.generation, &place, &id).await.unwrap(), Some(due), "{expected:?}");
     }
 }
 

@@ -20,14 +20,14 @@ use crate::support::{
 };
 
 /// Rules with the yard's fingerprint: everything may go at once, but for the pace.
-fn rules(pace: Pace) -> Rules {
+pub(crate) fn rules(pace: Pace) -> Rules {
     let terms = Terms { min_age: Duration::from_millis(100), pace, ..Terms::default() };
     let action = Action::Retry(Box::new(terms));
     let rule = RetryRule { name: RULE.to_owned(), matcher: Matcher::default(), action };
     Rules { retry: vec![rule], fingerprint: "rules".to_owned() }
 }
 
-const SLOW: Pace = Pace { start: 1, max_in_flight: 100, per_second: 50, max_queue_length: 10_000 };
+pub(crate) const SLOW: Pace = Pace { start: 1, max_in_flight: 100, per_second: 50, max_queue_length: 10_000 };
 
 /// A retry loop that runs until it is dropped or stopped.
 struct Running {

@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::Value;
 use sexton::{
+    config::Config,
     letter::{DeadLetter, ErrorInfo, Verdict},
     rule::{Decision, Rules},
     smallage::{Keys, record::decode},
@@ -157,6 +158,46 @@ async fn broken_rules_change_nothing_until_they_are_mended() {
     http.metric_is(SUCCESS, &[], 1.0).await;
 }
 
+const ALERTS_CHANGED: &str = "the alert rules have changed";
+
+/// Alert rules that watch for so many deaths, by name.
+fn watching(rules: &[(&str, u64)]) -> String {
+    let rules = rules.iter().map(|(name, deaths)| format!("  - {{ name: {name}, burst: {{ deaths: {deaths} }} }}\n"));
+    format!("alerts:\n{}", rules.collect::<String>())
+}
+
+#[tokio::test]
+async fn alert_rules_are_read_again_beside_retry_rules() {
+    let shelf = Shelf::new();
+    shelf.write("10.yaml", &retrying(&["a"]));
+    shelf.write("50.yaml", &watching(&[("a", 5), ("b", 5)]));
+    let (sexton, http) = shelf.run().await;
+    shelf.write("50.yaml", &watching(&[("c", 5), ("a", 6)]));
+    let line = logged(&sexton, ALERTS_CHANGED, 0).await;
+    assert_eq!((&line["added"], &line["changed"], &line["removed"]), (&"c".into(), &"a".into(), &"b".into()));
+    assert_eq!((&line["alerts"], &line["level"]), (&2.into(), &"INFO".into()));
+    // Another order is no change of alert rules, nor is a change of retry rules.
+    shelf.write("50.yaml", &watching(&[("a", 6), ("c", 5)]));
+    shelf.write("10.yaml", &retrying(&["a", "d"]));
+    assert_eq!(logged(&sexton, CHANGED, 0).await["added"], "d");
+    // What is wrong with an alert rule leaves both in force, though nothing is wrong with the retry rules.
+    shelf.write("50.yaml", "alerts: [{ name: a, burst: {}, hooks: [oncall], unless: [b] }]");
+    shelf.write("10.yaml", &retrying(&["e"]));
+    http.metric_is(SUCCESS, &[], 0.0).await;
+    let line = logged(&sexton, REFUSED, 0).await;
+    let problems = line["problems"].as_str().unwrap();
+    assert!(problems.contains("/50.yaml:1:40: there is no hook \"oncall\"; define it"), "{problems}");
+    assert!(problems.contains("/50.yaml:1:58: \"unless\" names \"b\", but there is no such alert rule"), "{problems}");
+    assert_eq!((&line["rules"], &line["alerts"]), (&2.into(), &2.into()));
+    // Mended, all of it is taken.
+    shelf.write("50.yaml", "alerts: []");
+    let line = logged(&sexton, ALERTS_CHANGED, 1).await;
+    assert_eq!((&line["alerts"], &line["removed"]), (&0.into(), &"c, a".into()));
+    let line = logged(&sexton, CHANGED, 1).await;
+    assert_eq!((&line["added"], &line["removed"]), (&"e".into(), &"a, d".into()));
+    http.metric_is(SUCCESS, &[], 1.0).await;
+}
+
 #[tokio::test]
 async fn rules_that_vanish_stay_in_force() {
     let shelf = Shelf::new();
@@ -231,14 +272,40 @@ fn sexton_check_says_what_each_rule_does() {
     assert!(
         told.ends_with(
             "rule a: leaves what it matches\nrule b: retries after 10m, at most once, in * 8-19 * * Mon-Fri \
-             (Europe/Berlin)\n"
+             (Europe/Berlin)\nno alerts: a rising line is seen by nobody\n"
         ),
         "{told}"
     );
+    // The same of alert rules, and of the digest.
+    shelf.write("10.yaml", "retry: []");
+    shelf.write(
+        "20.yaml",
+        "alerts:\n- { name: a, rising: {}, severity: critical, for: 5m, by: [task, queue], unless: [b, c], hooks: [h, i] }\n\
+         - { name: b, burst: {} }\n- { name: c, burst: { deaths: 1, over: 30s } }\n- { name: d, waiting: {} }\n- { name: \
+         e, waiting: { entries: 7, older_than: 90m }, hooks: h }\n- { name: f, new_group: {}, severity: info, by: group }\n",
+    );
+    let hooks = "hooks: [{ name: h, url: 'http://h' }, { name: i, url: 'http://i' }]\n";
+    let digest = "digest: { at: 0 9 * * Mon-Fri, timezone: Europe/Berlin, hooks: h }\n";
+    std::fs::write(&config, shelf.config() + hooks + digest).unwrap();
+    let told = String::from_utf8(run(&config, "check").stdout).unwrap();
+    let from = told.find("no rules: nothing is retried\n").unwrap();
+    assert_eq!(
+        &told[from..],
+        "\
+no rules: nothing is retried
+alert a: critical when the line rises by 20 within 12m, in 9 of 12 steps, by task and queue, for 5m, unless b or c, to h, i
+alert b: warning when 200 jobs die within 5m
+alert c: warning when a job dies within 30s
+alert d: warning when an entry waits for more than 1d
+alert e: warning when 7 entries wait for more than 90m, to h
+alert f: info when a group dies that has not died for 7d, by group
+digest: at 0 9 * * Mon-Fri (Europe/Berlin), to h
+"
+    );
 }
 
-/// The rules that ship with Sexton.
-fn shipped() -> Rules {
+/// The rules that ship with Sexton: a whole configuration of them.
+fn shipped() -> Config {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("sexton.yaml");
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("rules");
@@ -249,7 +316,15 @@ fn shipped() -> Rules {
     std::fs::write(&config, text).unwrap();
     // They name no variable.
     let none: BTreeMap<String, String> = BTreeMap::new();
-    sexton::config::read(&config, &none).unwrap_or_else(|problems| panic!("{problems}")).rules
+    sexton::config::read(&config, &none).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn the_shipped_rules_retry_and_alert() {
+    let shipped = shipped();
+    assert!(!shipped.rules.is_empty());
+    let alerts: Vec<&str> = shipped.alerts.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(alerts, ["rising-fast", "rising-slowly", "burst", "untriaged", "new-kind"]);
 }
 
 fn decided(rules: &Rules, letter: &DeadLetter) -> String {
@@ -263,7 +338,7 @@ fn decided(rules: &Rules, letter: &DeadLetter) -> String {
 
 #[test]
 fn the_shipped_rules_take_real_records_as_they_are_meant_to() {
-    let (rules, keys) = (shipped(), Keys::new("lrs").unwrap());
+    let (rules, keys) = (shipped().rules, Keys::new("lrs").unwrap());
     let mut taken = BTreeMap::new();
     for entry in recorded() {
         let letter = decode(&keys, &entry.id, entry.fields);
@@ -292,7 +367,7 @@ fn the_shipped_rules_take_real_records_as_they_are_meant_to() {
 
 #[test]
 fn the_shipped_rules_tell_trouble_outside_from_bugs() {
-    let (rules, keys) = (shipped(), Keys::new("lrs").unwrap());
+    let (rules, keys) = (shipped().rules, Keys::new("lrs").unwrap());
     // Any record of a job whose attempts all failed.
     let died = |(kind, message): (&str, &str), verdict| {
         let entry = recorded().into_iter().find(|entry| entry.id == "1795973249423-0").unwrap();

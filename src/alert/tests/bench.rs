@@ -140,9 +140,9 @@ struct Lived {
     told: Vec<Transition>,
 }
 
-fn live(seed: u64) -> Lived {
+fn live(seed: u64, rules: &[AlertRule]) -> Lived {
     let mut week = Week::new(seed);
-    let mut world = World::new(shipped());
+    let mut world = World::new(rules.to_vec());
     let (mut now, mut next) = (MONDAY, 0);
     let mut busy_until = 0;
     let mut change = now + week.dice.i64(HOUR..72 * HOUR);
@@ -173,7 +173,11 @@ fn live(seed: u64) -> Lived {
 
 /// All weeks, half of them at a time.
 fn all_weeks() -> Vec<Lived> {
-    let half = |rest| (0..WEEKS).filter(move |seed| seed % 2 == rest).map(live).collect::<Vec<_>>();
+    let rules = shipped();
+    let half = |rest| {
+        let seeds = (0..WEEKS).filter(|seed| seed % 2 == rest);
+        seeds.map(|seed| live(seed, &rules)).collect::<Vec<_>>()
+    };
     std::thread::scope(|scope| {
         let other = scope.spawn(|| half(1));
         let mut weeks = half(0);

@@ -19,7 +19,8 @@ oncall  standard  https://alerts.test  job.dead,alert.*  60/m  orders  alerts  n
         check.out,
         "source orders: smallage namespace lrs at redis://redis.test:6380\n\
          hook oncall: standard to https://alerts.test, job.dead, alert.*, 60/m, signed\n\
-         no rules: nothing is retried\n"
+         no rules: nothing is retried\n\
+         no alerts: a rising line is seen by nobody\n"
     );
     for shown in [ran.out, json.out, check.out] {
         assert!(!shown.contains("hush"), "{shown}");

@@ -7,13 +7,13 @@ use crate::{
         document::Value,
         field::{Field, Section},
         matching,
-        problem::{Problems, nearest},
-        shape,
+        problem::Problems,
+        schedule, shape,
         source::Names,
         value,
     },
     letter::Reason,
-    rule::{Action, Matcher, Pace, RetryRule, Terms, Window, Zone},
+    rule::{Action, Matcher, Pace, RetryRule, Terms, Window},
 };
 
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -156,36 +156,6 @@ fn window(section: &Section<'_>, problems: &mut Problems) -> Option<Window> {
     if let (None, Some(field)) = (window, zone) {
         problems.add(field.key_at, "\"timezone\" is given, but no \"window\"", "give the window, or remove it");
     }
-    let zone = zone.and_then(|field| timezone(field, problems)).unwrap_or(Zone::UTC);
-    let field = window?;
-    let text = field.text(problems)?;
-    let window = Window::parse(text, zone);
-    match window.and_then(|window| window.hardly_open().map_or(Ok(window), Err)) {
-        Ok(window) => Some(window),
-        Err(error) => {
-            // The error shows parts of the text; those that a variable gave are not to be seen.
-            let is_written = matches!(&field.node.value, Value::Text(text) if text.written.is_none());
-            let (why, help) = match is_written {
-                true => (error.why, error.help),
-                false => (format!("cannot be used: {}", field.shown()), "give it in the form of crontab".to_owned()),
-            };
-            problems.add(field.at(), format!("{:?} {why}", field.key), help);
-            None
-        }
-    }
-}
-
-fn timezone(field: Field<'_>, problems: &mut Problems) -> Option<Zone> {
-    let name = field.text(problems)?;
-    let zone = Zone::named(name);
-    if zone.is_none() {
-        // `Berlin` is told of Europe/Berlin, as are `europe/berlin` and `Europe/Berln`.
-        let city = |zone: &&str| zone.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(name));
-        let help = match Zone::names().find(city).or_else(|| nearest(name, Zone::names())) {
-            Some(meant) => format!("did you mean \"{meant}\"?"),
-            None => "write it as in the zone database: Europe/Berlin, America/New_York or UTC".to_owned(),
-        };
-        problems.add(field.at(), format!("unknown time zone {}", field.shown()), help);
-    }
-    zone
+    let zone = schedule::timezone(zone, problems);
+    schedule::window(window?, zone, Window::hardly_open, problems)
 }

@@ -1,5 +1,6 @@
 //! Configurations as a whole; what the tests share, and what must hold for any text.
 
+mod digest;
 mod problems;
 mod reference;
 mod values;

@@ -28,7 +28,7 @@ fn what_is_wrong_with_the_file_as_a_whole() {
             ),
             (
                 "- a\n",
-                r#"1:1: expected a mapping for "the configuration", found a list; use these keys: sources, hooks, announce_existing, http, lease, sample_every, outbox, log, rules, retention"#,
+                r#"1:1: expected a mapping for "the configuration", found a list; use these keys: sources, hooks, announce_existing, http, lease, sample_every, outbox, log, rules, digest, retention"#,
             ),
             ("hooks: []\n", r#"1:1: "sources" is missing at the top level; name at least one DLQ to watch"#),
             ("sources: &a [*a]\n", "1:14: this alias has no finished value to repeat; write the value out"),
@@ -221,8 +221,8 @@ fn problems_of_hooks() {
                 r#"7:11: "unlimited" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
             ),
             (
-                "events: [alert.*, dlq.purged]",
-                "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, hook.test",
+                "events: [dlq.purged]",
+                "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, alert.firing, alert.resolved, hook.test",
             ),
             ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
             (
@@ -462,7 +462,7 @@ fn who_asks_what_rules_do_needs_no_variable_of_a_hook() {
     std::fs::write(folder.path().join("hunter2.yaml"), "retry: [{ name: r, match: { source: a } }]").unwrap();
     let (sources, rules) = read_for_rules(&path, &env()).unwrap();
     assert_eq!(sources[0].name, "a");
-    assert_eq!(rules.read(&rules.look(), &env()).unwrap().retry[0].name, "r");
+    assert_eq!(rules.read(&rules.look(), &env()).unwrap().rules.retry[0].name, "r");
     for (wrong, problem) in [
         (text.replace("WORD", "NOBODY"), "2:9: the variable NOBODY is not set"),
         (text.replace("redis://x", "${NOBODY}"), "1:39: the variable NOBODY is not set"),
@@ -488,9 +488,10 @@ fn rules_files_of_the_command_line_are_read_like_those_of_a_configuration() {
         let source = RulesSource::of_flags(paths.iter().map(std::path::PathBuf::as_path), vec!["orders".to_owned()]);
         source.read(&source.look(), &env()).map_err(|problems| problems.to_string())
     };
-    let names: Vec<String> = read(&["rules", "20.yaml"]).unwrap().retry.into_iter().map(|rule| rule.name).collect();
+    let names: Vec<String> =
+        read(&["rules", "20.yaml"]).unwrap().rules.retry.into_iter().map(|rule| rule.name).collect();
     assert_eq!(names, ["a", "b"]);
-    assert!(read(&[]).unwrap().is_empty());
+    assert!(read(&[]).unwrap().rules.is_empty());
     let none = path("none");
     assert_eq!(
         read(&["none"]).unwrap_err(),

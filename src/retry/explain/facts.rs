@@ -60,7 +60,7 @@ pub enum State {
     Left,
     /// In the DLQ: its rule grants the job no further retry.
     Exhausted,
-    /// A newer entry of the same job stands for it, in the DLQ or when it was removed.
+    /// In the DLQ: a newer entry of the same job stands for it. Or gone: its job was retried from another entry.
     Superseded,
     /// In the DLQ: the ledger has not planned it by these rules yet.
     NotJudged,

@@ -20,13 +20,8 @@ pub(super) fn explain(facts: &Facts<'_>) -> Explanation {
     if let Some(at) = of_this(RETRIED) {
         return retried(facts, at);
     }
-    if let Some(line) = of_this(TWIN_REMOVED).map(|at| &facts.audit[at]) {
-        let sentence = format!(
-            "It was a second entry of a job that is in the DLQ under a newer one, and was removed at {}{}.",
-            moment(facts.now, line.at),
-            if line.detail.is_empty() { String::new() } else { format!(" ({})", line.detail) },
-        );
-        return gone(State::Superseded, sentence, Some(line.by.clone()));
+    if let Some(at) = of_this(TWIN_REMOVED) {
+        return twin(facts, at);
     }
     if let Some(line) = of_this(REMOVED).map(|at| &facts.audit[at]) {
         let sentence = format!("It was removed by {} at {}.", line.by, moment(facts.now, line.at));
@@ -36,6 +31,23 @@ pub(super) fn explain(facts: &Facts<'_>) -> Explanation {
                     another program has retried or removed it."
         .to_owned();
     gone(State::Removed, sentence, None)
+}
+
+/// A second entry of a job that was retried from another one, whose removal is line `at` of the log.
+fn twin(facts: &Facts<'_>, at: usize) -> Explanation {
+    let line = &facts.audit[at];
+    // The retry may have been long before, if this entry was read late; and the log may not reach so far.
+    let retry = facts.audit[at..].iter().find(|earlier| earlier.what == RETRIED && earlier.job_id == line.job_id);
+    let retried = match retry {
+        Some(retry) => format!("by {} from {} at {}", retry.by, retry.entry_id, moment(facts.now, retry.at)),
+        None => "from another one".to_owned(),
+    };
+    let sentence = format!(
+        "It was a second entry of a job that was retried {retried}, and was removed at {} so that the job does not run \
+         twice.",
+        moment(facts.now, line.at),
+    );
+    gone(State::Superseded, sentence, rule_of(line))
 }
 
 /// A job that is on its way, told of the entry that was retried.
@@ -94,8 +106,12 @@ fn retried(facts: &Facts<'_>, at: usize) -> Explanation {
         (State::Retried, "the log does not say what became of the job".to_owned())
     };
     let sentence = format!("It was retried by {} at {}, and {news}.", line.by, moment(facts.now, line.at));
-    // Whoever does it by hand is called something that no rule can be.
-    gone(state, sentence, Some(line.by.clone()).filter(|by| !by.contains(['@', ':'])))
+    gone(state, sentence, rule_of(line))
+}
+
+/// The rule that a line is about. Whoever does it by hand is called something that no rule can be.
+fn rule_of(line: &AuditLine) -> Option<String> {
+    Some(line.by.clone()).filter(|by| !by.contains(['@', ':']))
 }
 
 /// When a job was last retried, as far as the log reaches: `, the last at …`.

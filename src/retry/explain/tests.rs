@@ -497,15 +497,29 @@ fn entries_that_are_gone() -> Vec<State> {
     let anna = |what| AuditLine { by: "anna@host".to_owned(), ..line(what, "9-0", -8) };
     let said = say(&Case { audit: vec![anna("retried")], ..case() }, false, None);
     assert_eq!((said.state, said.rule), (State::Retried, None));
-    let twin = AuditLine { detail: "10-0 stands for it".to_owned(), ..line("twin_removed", "9-0", -8) };
+    let said = say(&Case { audit: vec![anna("twin_removed")], ..case() }, false, None);
+    assert_eq!((said.state, said.rule), (State::Superseded, None));
     let removed = "It is not in the DLQ, and as far as the audit log reaches Sexton did not take it out: a person or \
                    another program has retried or removed it.";
     for (audit, state, sentence) in [
         (
-            vec![twin],
+            // The job's next retry, the removal, the retry that it goes back to, and one before that.
+            vec![
+                line("retried", "11-0", -7),
+                line("twin_removed", "9-0", -8),
+                AuditLine { job_id: "another".to_owned(), ..line("retried", "7-0", -9) },
+                line("retried", "10-0", -10),
+                line("retried", "8-0", -20),
+            ],
             State::Superseded,
-            "It was a second entry of a job that is in the DLQ under a newer one, and was removed at \
-             2027-01-15T07:52:00.000Z (8 minutes ago) (10-0 stands for it).",
+            "It was a second entry of a job that was retried by flaky from 10-0 at 2027-01-15T07:50:00.000Z (10 minutes \
+             ago), and was removed at 2027-01-15T07:52:00.000Z (8 minutes ago) so that the job does not run twice.",
+        ),
+        (
+            vec![line("twin_removed", "9-0", -8)],
+            State::Superseded,
+            "It was a second entry of a job that was retried from another one, and was removed at \
+             2027-01-15T07:52:00.000Z (8 minutes ago) so that the job does not run twice.",
         ),
         (vec![], State::Removed, removed),
         (vec![line("retried", "8-0", -8)], State::Removed, removed),

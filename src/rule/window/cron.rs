@@ -84,6 +84,11 @@ impl Times {
         self.0.first().map_or(0, |schedule| schedule.minutes().count() * schedule.seconds().count())
     }
 
+    /// How many minutes of every hour are named in which any is.
+    pub(super) fn minutes_an_hour(&self) -> u32 {
+        self.0.first().map_or(0, |schedule| schedule.minutes().count())
+    }
+
     /// The first time named that is not before this one; none after 2100.
     pub(super) fn next(&self, clock: NaiveDateTime) -> Option<NaiveDateTime> {
         let before = clock.checked_sub_signed(TimeDelta::seconds(1))?.and_utc();

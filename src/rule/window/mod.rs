@@ -13,6 +13,9 @@ use self::cron::Times;
 pub use self::zone::Zone;
 use crate::letter::Millis;
 
+/// Minutes of an hour in which something may be scheduled.
+const MOST_AN_HOUR: u32 = 12;
+
 /// A window in time: open in every minute (five fields) or second (six fields) that the expression names.
 #[derive(Clone, Debug)]
 pub struct Window {
@@ -38,12 +41,27 @@ impl Window {
             (0, 1) => "1 second".to_owned(),
             _ => format!("{seconds} seconds"),
         };
-        let fields: Vec<&str> = self.written.split_whitespace().collect();
-        let hours = fields[fields.len() - 4..].join(" ");
+        let hours = self.hours();
         Some(CronError {
             why: format!("is open for {open} an hour"),
             help: format!("write * {hours} for the whole hours, or name at least 6 minutes: 0-5 {hours}"),
         })
+    }
+
+    /// What is wrong if it names more than a few minutes of each hour, for something that happens in each of them: a star
+    /// where a 0 is meant is easily written.
+    pub fn names_too_many(&self) -> Option<CronError> {
+        let minutes = self.times.minutes_an_hour();
+        (minutes > MOST_AN_HOUR).then(|| CronError {
+            why: format!("names {minutes} minutes an hour"),
+            help: format!("write 0 {} for once an hour, or name at most {MOST_AN_HOUR} minutes", self.hours()),
+        })
+    }
+
+    /// All fields but seconds and minutes.
+    fn hours(&self) -> String {
+        let fields: Vec<&str> = self.written.split_whitespace().collect();
+        fields[fields.len() - 4..].join(" ")
     }
 
     /// Whether the rule may act at this moment; from 1970 to 2100.

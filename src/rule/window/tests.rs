@@ -101,6 +101,21 @@ fn openings_are_found_through_every_change_of_the_clocks() {
 }
 
 #[test]
+fn a_schedule_names_few_minutes_of_an_hour() {
+    for (written, minutes) in [
+        ("0 9 * * *", None),
+        ("*/5 9 * * *", None),
+        ("* 0 9 * * *", None),
+        ("*/4 * * * *", Some("15")),
+        ("* 9 * * *", Some("60")),
+        ("0 * 9 * * *", Some("60")),
+    ] {
+        let why = window(written, "UTC").names_too_many().map(|error| error.why);
+        assert_eq!(why, minutes.map(|minutes| format!("names {minutes} minutes an hour")), "{written}");
+    }
+}
+
+#[test]
 fn looking_for_an_opening_always_ends() {
     let rarest = window("* * 29 2 */6", "UTC");
     for moment in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX] {

@@ -378,7 +378,8 @@ if #removals > 0 then
   call('XDEL', dlq, unpack(removals))
 end
 for group, list in pairs(postponed) do
-  local done = pcall('ZADD', group, 'XX', unpack(list))
+  -- Later only: if the clock was set back since these were found due, now is long before they are.
+  local done = pcall('ZADD', group, 'XX', 'GT', unpack(list))
   if not written and type(done) == 'table' and not find(done.err, 'WRONGTYPE', 1, true) then
     return done
   end

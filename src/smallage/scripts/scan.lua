@@ -12,7 +12,7 @@
 local call, find, sub = redis.call, string.find, string.sub
 local tonumber = tonumber
 -- What one step may cost: bytes read and given, a field counting as much as a hundred of them. Some milliseconds.
-local MOST_WORK = 1400000
+local MOST_WORK = 1000000
 -- Entries read at once. More saves no time, and they may be huge.
 local PAGE = 8
 -- Garbage that is not left for later (bytes).
@@ -137,16 +137,14 @@ while true do
       work = work + weight(values)
       given[#given + 1] = last
       given[#given + 1] = values
-      if #given == 2 * most then
-        return {'OK', looked_at, last, given}
-      end
+    end
+    -- What is left of a page that has turned out to be heavy is for the next piece.
+    if #given == 2 * most or work >= MOST_WORK then
+      return {'OK', looked_at, last, given}
     end
   end
-  if not full or last == LAST_ID then
+  if not full or (last == LAST_ID and command == 'XRANGE') then
     return {'OK', looked_at, '', given}
-  end
-  if work >= MOST_WORK then
-    return {'OK', looked_at, last, given}
   end
   page_size = math.max(math.min(2 * page_size, PAGE, math.floor((MOST_WORK - work) / heaviest)), 1)
   from = '(' .. last

@@ -21,8 +21,8 @@ use super::{
     ops::Loop,
     picture::{Id, Picture},
     reference::Wrong,
+    standstill::Standstill,
 };
-use crate::support::SOON;
 
 /// A step under way, which gives its loop back.
 type Turn = Pin<Box<dyn Future<Output = (Box<dyn Step>, Result<Next, StoreError>)>>>;
@@ -31,8 +31,8 @@ type Turn = Pin<Box<dyn Future<Output = (Box<dyn Step>, Result<Next, StoreError>
 enum Seat {
     Idle(Box<dyn Step>),
     Busy(Turn, CancellationToken),
-    /// It hung, and the test is over.
-    Empty,
+    /// It is being turned.
+    Taken,
 }
 
 /// A replica that leads, or thinks so.
@@ -83,7 +83,7 @@ impl Leader {
         picture: &Picture,
     ) -> Result<Option<Result<Next, StoreError>>, Wrong> {
         let seat = &mut self.seats[which as usize];
-        let (mut turn, stop) = match std::mem::replace(seat, Seat::Empty) {
+        let (mut turn, stop) = match std::mem::replace(seat, Seat::Taken) {
             Seat::Busy(turn, stop) => (turn, stop),
             Seat::Idle(mut step) => {
                 let stop = CancellationToken::new();
@@ -94,7 +94,7 @@ impl Leader {
                 });
                 (turn, stop)
             }
-            Seat::Empty => return Err(format!("{which:?} hangs")),
+            Seat::Taken => return Err(format!("{which:?} never ended its turn")),
         };
         // Whoever is told to stop does not wait for anything to come. Time stands still here, so nothing would; but what
         // is there to be read is to be read.
@@ -102,6 +102,8 @@ impl Leader {
         if which != Loop::Ingest || !is_unread {
             stop.cancel();
         }
+        // What a rule's pace allows comes with time.
+        Standstill::a_moment_passes().await;
         let mut waited = 0;
         let step = poll_fn(|context| match turn.as_mut().poll(context) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -110,8 +112,7 @@ impl Leader {
                 if waits.is_some_and(|most| waited >= most) { Poll::Ready(None) } else { Poll::Pending }
             }
         });
-        let Ok(ended) = tokio::time::timeout(SOON, step).await else { return Err(format!("{which:?} hangs")) };
-        let outcome = match ended {
+        let outcome = match step.await {
             Some((step, outcome)) => {
                 *seat = Seat::Idle(step);
                 Some(outcome)

@@ -131,32 +131,81 @@ pub(super) enum Handover {
     Stop,
 }
 
-/// A sequence of so many operations, beginning with rules.
+/// A sequence of about so many operations, beginning with rules, or without any.
 pub(super) fn sequence(random: &mut Rng, length: usize) -> Vec<Op> {
-    let first = Op::Rules(if random.u8(..8) == 0 { Vec::new() } else { rules(random) });
-    // A few sequences begin with a DLQ that is full already, and some with nothing at all to lead.
+    let mut given = if random.u8(..6) == 0 { Vec::new() } else { rules(random) };
+    // A few sequences begin with a DLQ that is full already.
     let before = if random.u8(..4) == 0 { random.usize(1..5) } else { 0 };
-    let mut ops = vec![first];
+    let mut ops = vec![Op::Rules(given.clone())];
     ops.extend((0..before).map(|_| Op::Bury(job(random))));
     while ops.len() < length {
-        match random.u8(..24) {
+        match random.u8(..28) {
             0..6 => ops.extend(round(random)),
             6..9 => ops.extend(life(random)),
             9 => ops.extend(lapse(random)),
             10 => ops.extend(wobble(random)),
+            11 | 12 => ops.extend(interrupted(random, &given)),
+            13 => {
+                given = other_rules(random, &given);
+                ops.push(Op::Rules(given.clone()));
+            }
             _ => ops.push(op(random)),
         }
     }
     ops
 }
 
+/// Rules after those: mostly the same on other terms.
+fn other_rules(random: &mut Rng, before: &[Rule]) -> RuleSet {
+    match random.u8(..6) {
+        0 => Vec::new(),
+        1 | 2 => rules(random),
+        _ => {
+            let again = |rule: &Rule| match random.u8(..4) {
+                0 => Rule { grants: Some(grants(random)), ..rule.clone() },
+                1 => rule.clone(),
+                _ => {
+                    let max_retries = random.u32(1..=3);
+                    Rule { grants: rule.grants.map(|grants| Grants { max_retries, ..grants }), ..rule.clone() }
+                }
+            };
+            before.iter().map(again).collect()
+        }
+    }
+}
+
+/// A step that hangs while something happens that it does not know of.
+fn interrupted(random: &mut Rng, given: &[Rule]) -> Vec<Op> {
+    let which = if random.u8(..3) == 0 { Loop::ALL[random.usize(..2)] } else { Loop::Retry };
+    let mut ops = match which {
+        Loop::Retry => {
+            vec![Op::ClockToAge(random.usize(..1_000), 7_000), Op::Step(which, Cut::Hangs(random.usize(4..14)))]
+        }
+        Loop::Ingest | Loop::Judge => vec![Op::Step(which, Cut::Hangs(random.usize(1..5)))],
+    };
+    let ingest = || Op::Step(Loop::Ingest, Cut::No);
+    match random.u8(..8) {
+        0 => ops.extend([Op::Rules(other_rules(random, given)), ingest()]),
+        1 => ops.push(Op::Clock(-[5_000, 20_000, 120_000][random.usize(..3)])),
+        2 => ops.extend([Op::BuryAgain(random.usize(..1_000)), ingest()]),
+        3 => ops.push(Op::Remove(random.usize(..1_000))),
+        4 => ops.push(Op::PutBack(random.usize(..1_000))),
+        5 => ops.push(Op::DeleteQueue(random.usize(..2))),
+        6 => ops.extend([Op::Work(work(random, 0)), ingest()]),
+        _ => ops.push(op(random)),
+    }
+    ops.push(Op::Step(which, Cut::No));
+    ops
+}
+
 /// What leads to retries: somebody dies, the loops are at their work, and time passes.
 fn round(random: &mut Rng) -> Vec<Op> {
     let mut ops: Vec<Op> = (0..random.usize(..3)).map(|_| Op::Bury(job(random))).collect();
+    ops.extend([Op::Step(Loop::Ingest, cut(random)), Op::Step(Loop::Ingest, cut(random))]);
+    if random.u8(..3) > 0 {
+        ops.push(Op::Step(Loop::Judge, cut(random)));
+    }
     ops.extend([
-        Op::Step(Loop::Ingest, cut(random)),
-        Op::Step(Loop::Ingest, cut(random)),
-        Op::Step(Loop::Judge, cut(random)),
         Op::ClockToAge(random.usize(..1_000), [0, 1_000, 7_000, 30_000][random.usize(..4)]),
         Op::Step(Loop::Retry, cut(random)),
         Op::Clock(200),
@@ -212,7 +261,7 @@ fn op(random: &mut Rng) -> Op {
         69..72 => Op::Handover([Handover::Crash, Handover::Lapse, Handover::Lapse, Handover::Stop][pick % 4]),
         72..80 => Op::Clock(pause(random)),
         80..85 => Op::ClockToAge(pick, [-1, 0, 1, 2_000, 10_000][random.usize(..5)]),
-        85..88 => Op::Rules(if random.u8(..6) == 0 { Vec::new() } else { rules(random) }),
+        85..88 => Op::Bury(job(random)),
         88..90 => Op::Remove(pick),
         90..92 => Op::PutBack(pick),
         92 => Op::ScriptFlush,

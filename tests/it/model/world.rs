@@ -20,7 +20,7 @@ use super::{
     rules::{RuleSet, real},
 };
 use crate::support::{
-    redis::Redis,
+    redis::{Options, Redis},
     yard::{NS, open},
 };
 
@@ -51,6 +51,8 @@ pub(super) struct World<'r> {
     pub(super) put_off: BTreeMap<String, PutOff>,
     /// What has happened how often, for a look at whether anything does.
     pub(super) seen: BTreeMap<String, u64>,
+    /// The picture after each operation.
+    pub(super) story: Vec<Picture>,
 }
 
 /// What an operation may change besides what it does itself.
@@ -64,11 +66,19 @@ enum By {
     Stale,
 }
 
+/// A server for worlds.
+pub(super) async fn server() -> Redis {
+    let more = ["--enable-debug-command", "yes"].map(str::to_owned).to_vec();
+    Redis::with(Options { stepped_clock: true, more, ..Options::default() }).await
+}
+
 impl<'r> World<'r> {
     /// A new one, in which nothing has happened.
     pub(super) async fn new(redis: &'r mut Redis) -> World<'r> {
         let mut con = redis.connect().await;
-        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
+        // What has expired goes when somebody looks for it, not when the server has time for it: till then the clock may
+        // have been set back.
+        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]] {
             let () = redis::cmd(command[0]).arg(&command[1..]).query_async(&mut con).await.expect("Redis is there");
         }
         let camera = Camera::new(con.clone());
@@ -86,6 +96,7 @@ impl<'r> World<'r> {
             jobs: 0,
             put_off: BTreeMap::new(),
             seen: BTreeMap::new(),
+            story: Vec::new(),
         };
         world.set_clock(BEGINNING);
         world.make_queues().await;
@@ -99,6 +110,7 @@ impl<'r> World<'r> {
         let before = self.picture.still();
         self.picture = self.camera.picture().await;
         self.count_what_is_new();
+        self.story.push(self.picture.clone());
         match by {
             By::Leader => self.reference.take_in(&before, &self.picture)?,
             By::Stale if self.picture != before => {

@@ -7,11 +7,12 @@ use sexton::{
     config::{Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Include, JobDead},
     ledger::{
-        AlertLedger, AttachOptions, Commit, Committed, Cursor, Death, Flight, JobCounts, Lease, Place, Plan, PlanEnd,
-        Pool, Refusal, Retried, Retry, Rounds, Settled, TryLease, Verdict,
+        AttachOptions, By, Commit, Committed, Cursor, Death, Flight, HandRetry, JobCounts, Lease, Place,
+        Plan, PlanEnd, Pool, Raised, Refusal, Retried, Retry, Rounds, Settled, SourceLedger, TriageLedger as _,
+        TryLease, Verdict,
     },
     letter::{DeadLetter, Millis},
-    smallage,
+    smallage::{self, Smallage},
 };
 
 use super::{
@@ -26,12 +27,20 @@ pub(crate) const QUEUE: &str = "{lrs}:q:default:0";
 /// The rule of every yard.
 pub(crate) const RULE: &str = "flaky";
 
-/// A ledger on this Redis, as one replica would open it.
-pub(crate) fn open(redis: &Redis) -> Arc<dyn AlertLedger> {
+fn config(redis: &Redis) -> SmallageConfig {
     let url = SecretSource::Inline(Secret::new(redis.url()));
-    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
-    smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config) })
+    SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None }
+}
+
+/// A ledger on this Redis, as one replica would open it.
+pub(crate) fn open(redis: &Redis) -> Arc<dyn SourceLedger> {
+    smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config(redis)) })
         .expect("the namespace is good")
+}
+
+/// The same with all that a person can do, in another process than whoever leads.
+pub(crate) fn smallage(redis: &Redis) -> Smallage {
+    Smallage::new("orders", config(redis)).expect("the namespace is good")
 }
 
 /// A Redis with a leader on it, whose rules are in force.
@@ -180,6 +189,39 @@ impl Yard {
         }
         all
     }
+}
+
+/// A person, with a reason.
+pub(crate) fn anna() -> By {
+    By { who: "anna@host".to_owned(), note: "smtp is back".to_owned(), operation: String::new() }
+}
+
+/// What a person asks for who wants these entries retried.
+pub(crate) async fn wanted(ledger: &Smallage, entries: &[String]) -> Vec<HandRetry> {
+    let mut retries = Vec::new();
+    for entry in entries {
+        let letter = ledger.entry(entry).await.expect("Redis is there").expect("the entry is there").letter;
+        retries.push(hand_retry_of(&letter));
+    }
+    retries
+}
+
+/// A letter's retry by hand.
+pub(crate) fn hand_retry_of(letter: &DeadLetter) -> HandRetry {
+    HandRetry {
+        dead: JobDead { deaths: 1, retries: 0, ..JobDead::of("orders", letter, Include::default()) },
+        stream: letter.origin.clone(),
+        dedup: letter.dedup.clone(),
+        confirm_within: Duration::from_secs(900),
+    }
+}
+
+/// Retries one entry by hand.
+pub(crate) async fn by_hand(ledger: &Smallage, entry: &str) -> Raised {
+    let retries = wanted(ledger, &[entry.to_owned()]).await;
+    let mut raised = ledger.retry_by_hand(&anna(), retries).await.expect("Redis is there");
+    assert_eq!(raised.len(), 1);
+    raised.swap_remove(0)
 }
 
 /// Where the letters of a yard wait.

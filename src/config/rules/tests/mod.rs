@@ -1,5 +1,6 @@
 //! What is read from rules files, and every problem that is found in them.
 
+mod alerts;
 mod looking;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -8,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    alert::{Burst, Kind, NewGroup, Rising, Waiting},
     config::{RULES_REFERENCE, shape},
     rule::{Action, Terms},
 };
@@ -22,9 +24,19 @@ fn text(files: &[&str]) -> RulesText {
     RulesText::of(files.iter().enumerate().map(file))
 }
 
+/// Where there are two sources and two hooks, of which one takes no alerts.
+fn book(files: &[&str]) -> Result<RuleBook, Problems> {
+    let hook = |name: &str, events: &str| KnownHook { name: name.to_owned(), events: vec![events.to_owned()] };
+    let known = Known {
+        sources: Some(vec!["orders".to_owned(), "mails".to_owned()]),
+        hooks: Some(vec![hook("oncall", "alert.*"), hook("audit", "job.*")]),
+        sample_every: Some(Duration::from_secs(5)),
+    };
+    RulesSource { known, ..RulesSource::default() }.read(&text(files), &env())
+}
+
 fn read(files: &[&str]) -> Result<Rules, Problems> {
-    let sources = Some(vec!["orders".to_owned(), "mails".to_owned()]);
-    RulesSource { sources, ..RulesSource::default() }.read(&text(files), &env())
+    book(files).map(|book| book.rules)
 }
 
 fn rules(text: &str) -> Rules {
@@ -175,10 +187,6 @@ fn problems_of_a_file_as_a_whole() {
             (
                 "retry:",
                 r#"1:6: expected a list for "retry", found nothing; write each item behind a dash, or [] for none"#,
-            ),
-            (
-                "alerts: [{ name: rising }]",
-                r#"1:1: "alerts" is not available in this version; remove it, or write alerts: []"#,
             ),
             (
                 "retry: [x]",
@@ -440,6 +448,17 @@ fn paths(node: &Node, path: &str, found: &mut Vec<String>) {
 fn the_reference_stands_as_it_is_names_every_key_and_tells_the_defaults() {
     let shown = terms(&rules(RULES_REFERENCE), "dependency-flaky");
     assert_eq!(format!("{shown:?}"), format!("{:?}", Terms::default()));
+    let kinds = [
+        Kind::Rising(Rising::default()),
+        Kind::Burst(Burst::default()),
+        Kind::Waiting(Waiting::default()),
+        Kind::NewGroup(NewGroup::default()),
+    ];
+    let alerts = book(&[RULES_REFERENCE]).unwrap().alerts;
+    assert_eq!(alerts.len(), kinds.len());
+    for (shown, kind) in alerts.iter().zip(kinds) {
+        assert_eq!(format!("{shown:?}"), format!("{:?}", AlertRule::new(&shown.name, kind)));
+    }
     for line in RULES_REFERENCE.lines() {
         assert!(line.chars().count() <= 120, "too long: {line}");
     }
@@ -458,7 +477,7 @@ fn the_reference_stands_as_it_is_names_every_key_and_tells_the_defaults() {
 proptest! {
     #[test]
     fn no_text_makes_reading_panic(
-        text in "([a-c]|\\$\\{|[ \n\t:,&*!|>'\"{}?#%@~-]|\\[|\\]|retry: |name: a|match: |window: |pace: |- |&a |\\*a ){0,60}"
+        text in "([a-c]|\\$\\{|[ \n\t:,&*!|>'\"{}?#%@~-]|\\[|\\]|retry: |name: a|match: |window: |pace: |alerts: |rising: |unless: |by: |- |&a |\\*a ){0,60}"
     ) {
         let _ = read(&[&text]);
     }

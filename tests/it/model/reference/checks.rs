@@ -22,7 +22,7 @@ impl Reference {
         self.read_on(before, now)?;
         self.records_agree(now)?;
         self.flights_agree(now)?;
-        let waiting = self.index_is_sound(now)?;
+        let waiting = self.index_is_sound(before, now)?;
         let judged = now.place("judged") >= now.place("judge_until");
         let read =
             self.graves.keys().next_back().is_none_or(|last| *last <= now.cursor()) && now.state.contains_key("cursor");
@@ -70,7 +70,9 @@ impl Reference {
             return Err(format!("the cursor went back from {} to {cursor}", before.cursor()));
         }
         for (id, grave) in &mut self.graves {
-            grave.read |= *id <= cursor && now.state.contains_key("cursor");
+            let reads = !grave.read && *id <= cursor && now.state.contains_key("cursor");
+            grave.read |= reads;
+            grave.remembered |= reads && before.number("generation") > 0 || grave.read && *id <= now.place("judged");
             if grave.announced > 0 && !grave.read {
                 return Err(format!("{id} is announced and not read"));
             }
@@ -140,7 +142,7 @@ impl Reference {
 
     /// The due index of the rules in force holds nothing that may not be retried, at no two places, never too early, and
     /// can be found from above; and it knows how much it holds.
-    fn index_is_sound(&self, now: &Picture) -> Result<Waiting, Wrong> {
+    fn index_is_sound(&self, before: &Picture, now: &Picture) -> Result<Waiting, Wrong> {
         let generation = now.number("generation");
         if now
             .index
@@ -168,6 +170,11 @@ impl Reference {
                 found += 1;
                 let entry: Id = entry.parse().map_err(|_| format!("{entry} is in the index"))?;
                 self.may_wait(entry, &pool, group, *until, now)?;
+                let waited = before.index.get(name).is_some_and(|entries| entries.contains_key(&entry.to_string()));
+                let leaves = self.graves.get(&entry).is_some_and(|grave| !grave.present || grave.covered);
+                if leaves && !waited && entry <= before.cursor() {
+                    return Err(format!("{entry} has come into the index, and is gone or about to go"));
+                }
                 if waiting.insert(entry, (name.clone(), *until)).is_some() {
                     return Err(format!("{entry} is in the index twice: {:?}", now.index));
                 }
@@ -213,7 +220,8 @@ impl Reference {
             let waits = waiting.contains_key(&id);
             let wrong = |why: &str| Err(format!("{id} of {:?} {why}: {grave:?}", grave.job));
             if grave.covered {
-                if !waits {
+                // Without rules nothing is judged, and nothing more is done.
+                if !waits && !now.rules().is_empty() {
                     return wrong("is left behind: its job was put back, and nobody will remove it");
                 }
                 continue;

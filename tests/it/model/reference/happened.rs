@@ -71,9 +71,8 @@ impl Reference {
         if age < needed {
             return wrong(format!("it was {age} ms old, and {needed} ms are needed after {} retries", known.retries));
         }
-        let newer = |(id, other): &(Id, &super::Grave)| {
-            id > entry && other.job == *job && !other.covered && *id <= before.cursor()
-        };
+        let newer =
+            |(id, other): &(Id, &super::Grave)| id > entry && other.job == *job && !other.covered && other.remembered;
         if let Some((newer, _)) = self.present().find(newer) {
             return wrong(format!("{newer} is a later death of the same job"));
         }

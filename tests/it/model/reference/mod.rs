@@ -139,6 +139,8 @@ pub(super) struct Grave {
     covered: bool,
     /// The ledger has passed it.
     read: bool,
+    /// The ledger has it among its job's entries: it was read when there were rules, or judged by some since.
+    remembered: bool,
     /// It was taken away before.
     taken_unread: bool,
     /// It was there before Sexton first came, and is not announced.
@@ -173,6 +175,7 @@ impl Grave {
             present: true,
             covered: false,
             read: false,
+            remembered: false,
             taken_unread: false,
             existing: false,
             announced: 0,
