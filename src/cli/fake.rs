@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::{
+    alert::Fields,
     clock::StoreClock,
     event::{Event, EventData, Lane},
     ledger::{
-        AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Flight, JobCounts,
-        Judge, Judging, Lease, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place, PlanEnd, Pool, PoolView, Posted,
-        Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane, Settled, Sights, Standing,
-        StoreError, Survey, TryLease, Waiting,
+        AlertLedger, AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Flight,
+        JobCounts, Judge, Judging, Lease, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place, PlanEnd, Pool,
+        PoolView, Posted, Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane, SavedWatch,
+        Settled, Sights, Standing, StoreError, Survey, TryLease, Waiting,
     },
     letter::{DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict},
 };
@@ -75,6 +76,8 @@ pub(super) struct Fake {
     pub(super) waiting: Waiting,
     /// The audit log, newest first.
     pub(super) log: Vec<AuditLine>,
+    /// The watch as it was saved last.
+    pub(super) watch: BTreeMap<String, String>,
     /// Every operation fails with this.
     pub(super) broken: Option<StoreError>,
     /// The state of the lanes by hook and lane.
@@ -105,6 +108,7 @@ impl Fake {
             flights: Vec::new(),
             waiting: Waiting::default(),
             log: Vec::new(),
+            watch: BTreeMap::new(),
             broken: None,
             lanes: Mutex::default(),
             outbox: Mutex::default(),
@@ -400,5 +404,29 @@ impl RetryLedger for Fake {
             .map_or(0, |before| self.log.iter().position(|line| line.id == before).map_or(self.log.len(), |at| at + 1));
         let since = since.unwrap_or_default();
         Ok(self.log[from..].iter().take_while(|line| line.at >= since).take(max).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl AlertLedger for Fake {
+    async fn load_watch(&self) -> Result<SavedWatch> {
+        self.works()?;
+        Ok(SavedWatch { revision: 1, fields: self.watch.clone().into_iter().collect() })
+    }
+
+    async fn save_watch(&self, _: &Lease, _: u64, _: &Fields, _: &[EventData]) -> Result<u64> {
+        not_here()
+    }
+
+    async fn counted_until(&self) -> Result<Option<OutboxId>> {
+        not_here()
+    }
+
+    async fn browse(&self, after: &Cursor, max: usize) -> Result<Batch> {
+        self.works()?;
+        let rest = self.letters.iter().skip_while(|letter| !self.is_after(&letter.entry_id, after));
+        let letters: Vec<DeadLetter> = rest.take(max).cloned().collect();
+        let cursor = letters.last().map_or_else(|| after.clone(), |last| Cursor(last.entry_id.clone()));
+        Ok(Batch { caught_up: letters.len() < max, letters, cursor, heaviest: 0 })
     }
 }

@@ -11,10 +11,10 @@ use globset::{Glob, GlobMatcher};
 use super::{exit::Failure, text::line};
 use crate::{
     config::{
-        Config, DEFAULT_NAMESPACE, Env, Problems, RulesSource, SourceConfig, SourceKind, read, read_for_rules,
-        read_sources, read_without_rules,
+        Config, DEFAULT_NAMESPACE, Env, ForRules, Problems, SourceConfig, SourceKind, read, read_for_other_rules,
+        read_for_rules,        read_sources, read_without_rules,
     },
-    ledger::{Ledger, Overview, RawLetter, RetryLedger},
+    ledger::{AlertLedger, Ledger, Overview, RawLetter, RetryLedger},
     letter::Millis,
     smallage,
 };
@@ -110,14 +110,13 @@ impl SourceArgs {
 impl RuledArgs {
     /// The sources, and where the rules are; these are not looked at yet. What hooks need, such as their secrets, need
     /// not be there.
-    pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Failure> {
-        if self.rules.is_empty() && self.source.smallage.is_none() {
-            return Ok(read_for_rules(&self.source.file(env, Path::new(""))?, env)?);
+    pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<ForRules, Failure> {
+        let rules = self.rules.iter().map(PathBuf::as_path);
+        if self.source.smallage.is_some() {
+            return Ok(ForRules::by_flags(self.source.sources(env)?, rules));
         }
-        let sources = self.source.sources(env)?;
-        let names = sources.iter().map(|source| source.name.clone()).collect();
-        let rules = RulesSource::of_flags(self.rules.iter().map(PathBuf::as_path), names);
-        Ok((sources, rules))
+        let file = self.source.file(env, Path::new(""))?;
+        Ok(if self.rules.is_empty() { read_for_rules(&file, env)? } else { read_for_other_rules(&file, rules, env)? })
     }
 }
 
@@ -151,7 +150,12 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
 pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn RetryLedger>>, Failure> {
-    let open = |source| -> Result<Arc<dyn RetryLedger>, Failure> {
+    Ok(alert_ledgers(sources)?.into_iter().map(|ledger| ledger as Arc<dyn RetryLedger>).collect())
+}
+
+/// The same, for those who look at alerts as well.
+pub(super) fn alert_ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn AlertLedger>>, Failure> {
+    let open = |source| -> Result<Arc<dyn AlertLedger>, Failure> {
         Ok(smallage::open(source).map_err(|error| Failure::Config(error.to_string()))?)
     };
     sources.iter().map(open).collect()
@@ -164,12 +168,9 @@ pub(super) async fn store_time(ledger: &dyn Ledger) -> Result<Millis, Failure> {
 }
 
 /// The sources whose names match one of the globs, or all of them without any. Every glob must match a source.
-pub(super) fn chosen<'a>(
-    ledgers: &'a [Arc<dyn RetryLedger>],
-    globs: &[Glob],
-) -> Result<Vec<&'a dyn RetryLedger>, Failure> {
+pub(super) fn chosen<'a, L: Ledger + ?Sized>(ledgers: &'a [Arc<L>], globs: &[Glob]) -> Result<Vec<&'a L>, Failure> {
     let globs: Vec<GlobMatcher> = globs.iter().map(Glob::compile_matcher).collect();
-    let matches = |glob: &GlobMatcher, ledger: &Arc<dyn RetryLedger>| glob.is_match(ledger.name());
+    let matches = |glob: &GlobMatcher, ledger: &Arc<L>| glob.is_match(ledger.name());
     if let Some(glob) = globs.iter().find(|glob| !ledgers.iter().any(|ledger| matches(glob, ledger))) {
         let glob = line(glob.glob().glob());
         return Err(Failure::Usage(format!("no source matches --source {glob}; {}", known(ledgers))));
@@ -179,7 +180,7 @@ pub(super) fn chosen<'a>(
 }
 
 /// Which sources there are, for messages.
-fn known(ledgers: &[Arc<dyn RetryLedger>]) -> String {
+fn known<L: Ledger + ?Sized>(ledgers: &[Arc<L>]) -> String {
     match ledgers {
         [only] => format!("the only one here is called {}", only.name()),
         several => format!("there is {}", several.iter().map(|ledger| ledger.name()).collect::<Vec<_>>().join(", ")),

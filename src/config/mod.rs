@@ -25,7 +25,7 @@ mod value;
 pub use env::{Env, ProcessEnv};
 pub use hook::DEFAULT_EVENTS;
 pub use problem::{Position, Problem, Problems};
-pub use read::{read, read_for_rules, read_sources, read_text, read_without_rules};
+pub use read::{ForRules, read, read_for_other_rules, read_for_rules, read_sources, read_text, read_without_rules};
 pub use rules::{RuleBook, RulesSource, RulesText};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use source::DEFAULT_NAMESPACE;

@@ -1,6 +1,7 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
+mod alerts_command;
 mod architecture;
 mod cli;
 mod closed_loop;

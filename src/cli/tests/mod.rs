@@ -1,5 +1,6 @@
 //! The commands as people type them, against sources in memory: what comes out, byte for byte, and how it ends.
 
+mod alerts;
 mod explain;
 mod hooks;
 mod ls;
@@ -13,6 +14,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::{
     Cli, Command,
+    alerts::Measure,
     exit::Failure,
     fake::{Fake, letter},
     io::{Io, Screen},
@@ -23,7 +25,7 @@ use crate::{
         SecretSource, SmallageConfig, SourceConfig, SourceKind,
     },
     event::{EventData, HookTest, Include, JobDead, Lane},
-    ledger::{JobCounts, Lease, OutboxId, RetryLedger, StoreError},
+    ledger::{AlertLedger, JobCounts, Lease, OutboxId, RetryLedger, StoreError},
     letter::{Attempt, DeadLetter, ErrorInfo, Reason, Verdict},
     rule::{Action, Globs, Matcher, RetryRule, Rules},
 };
@@ -109,6 +111,8 @@ async fn run_under(
 ) -> Ran {
     let ledgers: Vec<Arc<dyn RetryLedger>> =
         sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn RetryLedger>).collect();
+    let watched: Vec<Arc<dyn AlertLedger>> =
+        sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn AlertLedger>).collect();
     let cli = Cli::try_parse_from(line.split(' ')).unwrap();
     let (mut out, mut err, mut input) = (Vec::new(), Vec::new(), answer.as_bytes());
     let mut io = Io { out: &mut out, err: &mut err, input: &mut input, screen };
@@ -119,7 +123,12 @@ async fn run_under(
         Command::Errors(args) => super::errors::errors(&ledgers, args, &mut io).await,
         Command::Explain(args) => super::explain::explain(&ledgers, rules, args, &mut io).await,
         Command::Rules(args) => super::rules::rules(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await,
-        Command::Stats(args) => super::stats::stats(&config(), &ledgers, args, &mut io).await,
+        Command::Alerts(args) => {
+            let alert_rules = alerts::rules();
+            let measure = Measure { rules: &alert_rules, sample_every: config().sample_every };
+            super::alerts::alerts(&config().sources, &watched, measure, args, &mut io).await
+        }
+        Command::Stats(args) => super::stats::stats(&config(), &watched, args, &mut io).await,
         Command::Hooks(args) => super::hooks::hooks(&config(), &ledgers, args, &mut io).await,
         Command::Run(_) | Command::Demo => unreachable!("not run here"),
     };
@@ -204,6 +213,9 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("sexton hooks resend oncall --since yesterday", false),
         ("sexton hooks resend oncall --since 2h", true),
         ("sexton hooks resend oncall --since 2026-11-29T17:00:00Z", true),
+        ("sexton alerts", true),
+        ("sexton alerts --source ord* --rules rules/ -o jsonl", true),
+        ("sexton alerts -o text", false),
         ("sexton run --log-level info,sexton::hook=debug", true),
         ("sexton run --log-level sexton=loud", false),
         ("sexton run --log-level inof", false),
@@ -236,6 +248,7 @@ async fn a_store_that_fails_ends_with_69_and_hides_no_other_source() {
         "sexton explain 1-0",
         "sexton explain x",
         "sexton rules try",
+        "sexton alerts",
         "sexton stats",
         "sexton hooks ls",
     ] {
