@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc need-redis need-faketime need-promtool
+.PHONY: help demo test bench lint doc need-redis need-faketime need-alertmanager need-promtool
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,9 +28,12 @@ doc: ## build the API documentation, warnings are errors
 need-redis:
 	@sh .ci/need redis
 
-# After the other: a package manager does one thing at a time.
+# One after the other: a package manager does one thing at a time.
 need-faketime: need-redis
 	@sh .ci/need faketime
 
-need-promtool: need-faketime
+need-alertmanager: need-faketime
+	@sh .ci/need alertmanager
+
+need-promtool: need-alertmanager
 	@sh .ci/need promtool

@@ -288,8 +288,9 @@ impl Watch {
             self.summed_up = Some(now);
             return None;
         };
-        let due = summary::due(schedule, last, now)?;
-        self.summed_up = Some(due);
+        summary::due(schedule, last, now)?;
+        // Not the minute that it was due in: what happened since is in this one.
+        self.summed_up = Some(now);
         Some(self.samples.summary(last, now))
     }
 

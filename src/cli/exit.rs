@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use crate::{config::Problems, ledger::StoreError};
+use crate::{config::Problems, ledger::StoreError, triage};
 
 /// The exit codes. Documented in `sexton --help`; scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,16 @@ pub(super) enum Failure {
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Failure {
         Failure::Config(problems.to_string())
+    }
+}
+
+impl From<triage::Error> for Failure {
+    fn from(error: triage::Error) -> Failure {
+        match error {
+            triage::Error::Store { of, error } => Failure::Store { of, error },
+            triage::Error::Cursor(..) => Failure::Usage(error.to_string()),
+            triage::Error::Contended(_) => Failure::Failed(error.to_string()),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     exit::Failure,
-    filter::{FilterArgs, Found, Walk},
+    filter::FilterArgs,
     io::{Io, json},
     progress::Progress,
     source::{SourceArgs, chosen, never},
@@ -15,8 +15,10 @@ use super::{
 };
 use crate::{
     config::SourceConfig,
-    ledger::{Ledger, RetryLedger},
+    ledger::TriageLedger,
     letter::Millis,
+    rule::Rules,
+    triage::{self, Ask, Cursor, Listed, Listing},
 };
 
 /// Characters of an error that a table shows at most.
@@ -73,101 +75,38 @@ enum Form {
     Jsonl,
 }
 
-/// Lists entries.
+/// Lists entries. `rules` are those that may be in force; none if they are not known.
 pub(super) async fn ls(
     configured: &[SourceConfig],
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
+    rules: &Rules,
     args: &LsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
     let filter = args.filter.compile()?;
     let sources = chosen(ledgers, &args.filter.source)?;
-    let start = match &args.after {
-        Some(cursor) => Cursor::parse(cursor, &sources)?,
-        None => Cursor { source: 0, before: None },
-    };
-    let mut listing = Listing::new(args.output, ledgers.len() > 1, io)?;
-    let mut progress = Progress::new(filter.is_selective());
-    let (mut skip, mut left, mut scanned) = (args.offset, args.limit, 0);
-    let (mut before, mut empty) = (start.before, Vec::new());
-    for (number, ledger) in sources.iter().enumerate().skip(start.source) {
-        // Asked first because the answer brings the store's time, by which ages are counted.
-        let overview = ledger.overview().await.map_err(Failure::store(ledger.name()))?;
-        let entries = overview.entries;
-        empty.extend(never(configured, ledger.name(), &overview));
-        let mut walk = Walk::new(*ledger, &filter, ledger.clock().now(), before.take());
-        while let Some(found) = walk.next().await.map_err(Failure::store(ledger.name()))? {
-            let skipped = skip.min(found.len() as u64);
-            skip -= skipped;
-            let mut wanted: Vec<Found> =
-                found.into_iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)).collect();
-            let room = usize::try_from(left).unwrap_or(usize::MAX);
-            let more_here = wanted.len() > room || !walk.ended();
-            wanted.truncate(room);
-            left -= wanted.len() as u64;
-            fill_in(*ledger, &mut wanted).await?;
-            if !wanted.is_empty() {
-                progress.clear(io)?;
-            }
-            for entry in &wanted {
-                listing.entry(ledger.clock().now(), entry, io)?;
-            }
-            if left == 0 {
-                progress.clear(io)?;
-                let next = match wanted.last() {
-                    Some(last) if more_here => Some(format!("{}/{}", ledger.name(), last.job.entry_id)),
-                    _ => sources.get(number + 1).map(|next| format!("{}/", next.name())),
-                };
-                return listing.end(next, &empty, io);
-            }
-            progress.show(ledger.name(), scanned + walk.scanned, entries, io)?;
+    let after = args.after.as_deref().map(|cursor| Cursor::parse(cursor, &sources)).transpose().map_err(after)?;
+    let mut listing = Listing::new(&sources, &filter, rules, Ask { limit: args.limit, after, offset: args.offset });
+    let mut written = Written::new(args.output, ledgers.len() > 1, io)?;
+    let mut progress = Progress::of_search(io.screen);
+    while let Some(found) = listing.next().await? {
+        let now = listing.now();
+        progress.aside(|| found.iter().try_for_each(|entry| written.entry(now, entry, io)))?;
+        if let Some(come) = listing.progress().filter(|_| filter.is_selective()) {
+            progress.show(come.source, come.looked_at, come.entries);
         }
-        scanned += walk.scanned;
     }
-    progress.clear(io)?;
-    listing.end(None, &empty, io)
+    progress.clear();
+    let empty: Vec<String> =
+        listing.overviews().iter().filter_map(|(source, overview)| never(configured, source, overview)).collect();
+    written.end(listing.next_cursor(), &empty, io)
 }
 
-/// Deaths and retries as the ledger knows them; of a record without a job id only this death is known.
-async fn fill_in(ledger: &dyn Ledger, found: &mut [Found]) -> Result<(), Failure> {
-    for found in found.iter_mut().filter(|found| found.job.job_id.is_none()) {
-        found.job.deaths = 1;
-    }
-    let ids: Vec<String> = found.iter().filter_map(|found| found.job.job_id.clone()).collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let counts = ledger.jobs(&ids).await.map_err(Failure::store(ledger.name()))?;
-    let known = found.iter_mut().filter(|found| found.job.job_id.is_some());
-    for (found, counts) in known.zip(counts) {
-        found.job.deaths = counts.deaths;
-        found.job.retries = counts.retries;
-    }
-    Ok(())
-}
-
-/// Where a listing goes on: `source/entry`, after that entry, or `source/`, at that source's newest. Opaque to users.
-#[derive(Debug, PartialEq, Eq)]
-struct Cursor {
-    /// Number of the source among those listed.
-    source: usize,
-    /// Only entries older than this one.
-    before: Option<String>,
-}
-
-impl Cursor {
-    fn parse(text: &str, sources: &[&dyn RetryLedger]) -> Result<Cursor, Failure> {
-        let bad = |why: &str| Failure::Usage(format!("--after: {:?} {why}", line(text)));
-        let no_cursor = || bad("is not a cursor of an earlier listing");
-        let (name, entry) = text.split_once('/').ok_or_else(no_cursor)?;
-        let source = sources.iter().position(|ledger| ledger.name() == name).ok_or_else(|| match sources {
-            [only] => bad(&format!("is not of the only source being listed, which is called {}", only.name())),
-            _ => bad("is of a source that is not being listed"),
-        })?;
-        if !entry.is_empty() && !sources[source].is_entry_id(entry) {
-            return Err(no_cursor());
-        }
-        Ok(Cursor { source, before: (!entry.is_empty()).then(|| entry.to_owned()) })
+/// A cursor that is none is the command line's fault.
+pub(super) fn after(error: triage::Error) -> Failure {
+    match error {
+        triage::Error::Cursor(..) => Failure::Usage(format!("--after: {error}")),
+        error => error.into(),
     }
 }
 
@@ -183,73 +122,73 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// Entries on their way out.
-enum Listing {
+enum Written {
     Table { rows: Rows, with_source: bool, any: bool },
     Json { any: bool },
     Jsonl,
 }
 
-impl Listing {
-    fn new(form: Form, with_source: bool, io: &mut Io<'_>) -> Result<Listing, Failure> {
+impl Written {
+    fn new(form: Form, with_source: bool, io: &mut Io<'_>) -> Result<Written, Failure> {
         Ok(match form {
-            Form::Table => Listing::Table { rows: Rows::new(COLUMNS, io.screen), with_source, any: false },
+            Form::Table => Written::Table { rows: Rows::new(COLUMNS, io.screen), with_source, any: false },
             Form::Json => {
                 io.out.write_all(b"{\"items\":[")?;
-                Listing::Json { any: false }
+                Written::Json { any: false }
             }
-            Form::Jsonl => Listing::Jsonl,
+            Form::Jsonl => Written::Jsonl,
         })
     }
 
-    fn entry(&mut self, now: Millis, found: &Found, io: &mut Io<'_>) -> Result<(), Failure> {
+    fn entry(&mut self, now: Millis, found: &Listed, io: &mut Io<'_>) -> Result<(), Failure> {
         match self {
-            Listing::Table { rows, with_source, any } => {
+            Written::Table { rows, with_source, any } => {
                 *any = true;
                 rows.push(io.out, row(now, found, *with_source))?;
             }
-            Listing::Json { any } => {
+            Written::Json { any } => {
                 io.out.write_all(if *any { b",\n" } else { b"\n" })?;
                 *any = true;
                 json(io.out, &found.job)?;
             }
-            Listing::Jsonl => io.json(&found.job)?,
+            Written::Jsonl => io.json(&found.job)?,
         }
         Ok(())
     }
 
     /// `empty` says of each source where nothing ever was that it is one.
-    fn end(self, next: Option<String>, empty: &[String], io: &mut Io<'_>) -> Result<(), Failure> {
+    fn end(self, next: Option<&str>, empty: &[String], io: &mut Io<'_>) -> Result<(), Failure> {
         match self {
-            Listing::Table { any: false, .. } if empty.is_empty() => writeln!(io.err, "no entries")?,
-            Listing::Table { any: false, .. } => {
+            Written::Table { any: false, .. } if empty.is_empty() => writeln!(io.err, "no entries")?,
+            Written::Table { any: false, .. } => {
                 for empty in empty {
                     writeln!(io.err, "no entries; {empty}")?;
                 }
             }
-            Listing::Table { mut rows, .. } => {
+            Written::Table { mut rows, .. } => {
                 rows.write(io.out)?;
                 hint(next, io)?;
             }
-            Listing::Json { any } => {
+            Written::Json { any } => {
                 io.out.write_all(if any { b"\n],\"next_cursor\":" } else { b"],\"next_cursor\":" })?;
                 json(io.out, &next)?;
                 io.out.write_all(b"}\n")?;
             }
-            Listing::Jsonl => hint(next, io)?,
+            Written::Jsonl => hint(next, io)?,
         }
         Ok(())
     }
 }
 
-fn hint(next: Option<String>, io: &mut Io<'_>) -> Result<(), Failure> {
+fn hint(next: Option<&str>, io: &mut Io<'_>) -> Result<(), Failure> {
     if let Some(next) = next {
         io.out.flush()?;
-        writeln!(io.err, "more with --after {}", line(&next))?;
+        writeln!(io.err, "more with --after {}", line(next))?;
     }
     Ok(())
 }
 
-fn row(now: Millis, found: &Found, with_source: bool) -> Vec<String> {
+fn row(now: Millis, found: &Listed, with_source: bool) -> Vec<String> {
     let job = &found.job;
     let error = job.error.to_string();
     let cell =

@@ -3,25 +3,28 @@
 //! A thin layer. Commands read the ledger through its contract and write to injected streams; nothing here decides
 //! anything about jobs.
 
+mod act;
 mod alerts;
 mod attempts;
+mod audit;
 mod check;
 mod errors;
 mod exit;
 mod explain;
-#[cfg(test)]
-mod fake;
 mod filter;
+mod groups;
 mod hooks;
 mod io;
 mod lanes;
 mod logging;
 mod ls;
+mod manual;
 mod payload;
 mod progress;
 mod rules;
 mod run;
 mod show;
+mod since;
 mod source;
 mod stats;
 mod table;
@@ -31,12 +34,12 @@ mod text;
 
 use std::{future::Future, io::BufWriter, process::ExitCode, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use self::{
     exit::{Exit, Failure},
     io::{Io, Screen},
-    source::{alert_ledgers, ledgers},
+    source::{ledgers, source_ledgers},
     text::line,
 };
 use crate::{
@@ -58,10 +61,12 @@ Examples:
   sexton show 1795972370488-0
   sexton explain 1795972370488-0
   sexton alerts
+  sexton groups --newer-than 1h
+  sexton retry --error 'timed out' --dry-run
 
 Exit codes:
   0   done
-  1   failed: not found, not delivered, not written
+  1   failed: not found, not delivered, not written, stopped before the end
   2   the command line makes no sense
   69  a store cannot be used: unreachable, refusing, or taking no writes
   78  the configuration is wrong";
@@ -97,6 +102,21 @@ enum Command {
     /// Tell why an entry was or was not retried, and when it will be
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::ExplainArgs),
+    /// Count the dead letters by group: since when, what they look like, what the retry loop does
+    #[command(after_help = groups::EXAMPLES)]
+    Groups(groups::GroupsArgs),
+    /// Put dead letters back on their queues, by name or filter
+    #[command(after_help = act::RETRY_EXAMPLES)]
+    Retry(act::ActArgs),
+    /// Remove dead letters for good, by name or filter
+    #[command(after_help = act::RM_EXAMPLES)]
+    Rm(act::ActArgs),
+    /// Remove what died longer ago than an age
+    #[command(after_help = act::PURGE_EXAMPLES)]
+    Purge(act::PurgeArgs),
+    /// List who, or which rule, did what
+    #[command(after_help = audit::EXAMPLES)]
+    Audit(audit::AuditArgs),
     /// Try what the rules would do with the DLQ as it is now
     #[command(after_help = "Example:\n  sexton rules try\n\nIt has more to say with --help.")]
     Rules(rules::RulesArgs),
@@ -109,6 +129,12 @@ enum Command {
     /// Look at hooks, test one, or send again
     #[command(after_help = hooks::EXAMPLES)]
     Hooks(hooks::HooksArgs),
+    /// Write what a shell completes commands by
+    #[command(after_help = manual::COMPLETIONS_EXAMPLES)]
+    Completions(manual::CompletionsArgs),
+    /// Write manual pages
+    #[command(after_help = manual::MAN_EXAMPLES)]
+    Man(manual::ManArgs),
     /// See all of it on a private Redis, in less than a minute
     #[command(after_help = "Example:\n  sexton demo\n\nNeeds redis-server on the PATH. Leaves nothing behind.")]
     Demo,
@@ -160,8 +186,8 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         }
         Command::Check(args) => check::check(&args.source.config(env)?, io),
         Command::Ls(args) => {
-            let sources = args.source.sources(env)?;
-            wait_for(Threads::One, async { ls::ls(&sources, &ledgers(&sources)?, args, io).await })
+            let (sources, rules) = args.source.sources_and_known_rules(env)?;
+            wait_for(Threads::One, async { ls::ls(&sources, &ledgers(&sources)?, &rules, args, io).await })
         }
         Command::Show(args) => {
             let sources = args.source.sources(env)?;
@@ -176,6 +202,28 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
             let rules = rules.read(&rules.look(), env).map(|book| book.rules).map_err(Failure::from);
             wait_for(Threads::One, async { explain::explain(&ledgers(&sources)?, rules, args, io).await })
         }
+        Command::Groups(args) => {
+            let (sources, rules) = args.ruled.sources_and_known_rules(env)?;
+            wait_for(Threads::One, async { groups::groups(&sources, &ledgers(&sources)?, &rules, args, io).await })
+        }
+        Command::Retry(args) => {
+            let (sources, rules) = args.source.sources_and_known_rules(env)?;
+            wait_for(Threads::One, async { act::retry(&ledgers(&sources)?, &rules, args, io).await })
+        }
+        Command::Rm(args) => {
+            let sources = args.source.sources(env)?;
+            wait_for(Threads::One, async { act::remove(&ledgers(&sources)?, args, io).await })
+        }
+        Command::Purge(args) => {
+            let sources = args.source.sources(env)?;
+            wait_for(Threads::One, async { act::purge(&ledgers(&sources)?, args, io).await })
+        }
+        Command::Audit(args) => {
+            let sources = args.at.sources(env)?;
+            wait_for(Threads::One, async { audit::audit(&ledgers(&sources)?, args, io).await })
+        }
+        Command::Completions(args) => manual::completions(Cli::command(), args, io),
+        Command::Man(args) => manual::man(Cli::command(), args, io),
         Command::Rules(args) => {
             let ForRules { sources, rules, .. } = args.verb.ruled().sources_and_rules(env)?;
             let rules = rules.read(&rules.look(), env)?.rules;
@@ -186,12 +234,12 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
             let book = rules.read(&rules.look(), env)?;
             let measure = alerts::Measure { rules: &book.alerts, sample_every };
             wait_for(Threads::One, async {
-                alerts::alerts(&sources, &alert_ledgers(&sources)?, measure, args, io).await
+                alerts::alerts(&sources, &source_ledgers(&sources)?, measure, args, io).await
             })
         }
         Command::Stats(args) => {
             let config = args.source.config_without_rules(env)?;
-            wait_for(Threads::One, async { stats::stats(&config, &alert_ledgers(&config.sources)?, args, io).await })
+            wait_for(Threads::One, async { stats::stats(&config, &source_ledgers(&config.sources)?, args, io).await })
         }
         Command::Hooks(args) => {
             let config = args.verb.config().config(env)?;

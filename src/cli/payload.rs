@@ -1,10 +1,9 @@
-//! A payload as a person can read it: JSON laid out, text as it is, anything else as bytes.
+//! A payload as a person can read it: JSON and MessagePack laid out, text as it is, anything else as bytes.
 
 use std::fmt::Write as _;
 
-use serde::de::IgnoredAny;
-
 use super::text::{block, count};
+use crate::triage::{Form, decode};
 
 /// Bytes of a text that are shown.
 const LONGEST_TEXT: usize = 64 * 1024;
@@ -15,43 +14,27 @@ const DEEPEST: usize = 64;
 /// Bytes in one line of the byte view.
 const BYTES_A_LINE: usize = 16;
 
-/// What a payload turned out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Nothing.
-    Empty,
-    /// A JSON document.
-    Json,
-    /// Printable text.
-    Text,
-    /// Anything else.
-    Bytes,
-}
-
-impl Form {
-    /// In words.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Form::Empty => "empty",
-            Form::Json => "JSON",
-            Form::Text => "text",
-            Form::Bytes => "bytes",
-        }
+/// A form in words.
+pub(super) fn name(form: Form) -> &'static str {
+    match form {
+        Form::Empty => "empty",
+        Form::Json => "JSON",
+        Form::Msgpack => "MessagePack, as JSON",
+        Form::Text => "text",
+        Form::Bytes => "bytes",
     }
 }
 
 /// The payload's form, and an indented block that shows it, harmless and ending with a line break.
 pub(super) fn shown(payload: &[u8]) -> (Form, String) {
-    if payload.is_empty() {
-        return (Form::Empty, String::new());
-    }
-    match std::str::from_utf8(payload) {
-        Ok(text) if serde_json::from_str::<IgnoredAny>(text).is_ok() => (Form::Json, shown_text(&laid_out(text))),
-        Ok(text) if text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t')) => {
-            (Form::Text, shown_text(text))
-        }
-        _ => (Form::Bytes, shown_bytes(payload)),
-    }
+    let (form, text) = decode(payload);
+    let block = match (form, text) {
+        (Form::Json | Form::Msgpack, Some(json)) => shown_text(&laid_out(&json)),
+        (_, Some(text)) => shown_text(&text),
+        (Form::Empty, None) => String::new(),
+        (_, None) => shown_bytes(payload),
+    };
+    (form, block)
 }
 
 /// Text as an indented harmless block; a very long one is cut, and says so.
@@ -158,6 +141,7 @@ mod tests {
             ("{\"x\":\"\u{202e}\u{9b}\"}".as_bytes(), Form::Json, "  {\n    \"x\": \"\\u{202e}\\x9b\"\n  }\n"),
             ("größe\nzwei".as_bytes(), Form::Text, "  größe\n  zwei\n"),
             (b"{\"i\":", Form::Text, "  {\"i\":\n"),
+            (b"\x82\xa1i\x01\xa1x\xa1\x1b", Form::Msgpack, "  {\n    \"i\": 1,\n    \"x\": \"\\u001b\"\n  }\n"),
             (b"\x82\xa1a\x1b", Form::Bytes, "  00000000  82 a1 61 1b                                       |..a.|\n"),
             (
                 b"0123456789abcdef\x00",

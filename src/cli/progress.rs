@@ -1,42 +1,82 @@
-//! How far long work has come, as one line of a terminal that is written over.
+//! How far long work has come, on the terminal that errors go to.
 
 use std::time::{Duration, Instant};
 
-use super::{exit::Failure, io::Io, text::count};
-use crate::clock::monotonic;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Progress is shown from here on, and this often.
-const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+use super::io::Screen;
+use crate::{clock::monotonic, triage};
 
-/// A line on the terminal about how far a long search has come.
+/// Nothing is shown of work that is done sooner.
+const SHOWN_AFTER: Duration = Duration::from_millis(250);
+/// Redrawn so often a second at most.
+const A_SECOND: u8 = 5;
+
+/// A search: how many entries of how many were looked at.
+const SEARCH: &str = "{prefix}: scanned {human_pos} of {human_len}, {per_sec}, {eta} left";
+/// Work: with a bar, and what came of it.
+const WORK: &str = "{prefix}: {wide_bar} {human_pos} of {human_len}, {per_sec}, {eta} left{msg}";
+
+/// A line on the terminal about how far long work has come.
 pub(super) struct Progress {
-    wanted: bool,
-    last: Instant,
-    shown: bool,
+    bar: ProgressBar,
+    begun: Instant,
+    /// Nothing is shown yet, but may be.
+    waits: bool,
 }
 
 impl Progress {
-    /// Nothing is shown yet, and nothing ever is if it is not `wanted`.
-    pub(super) fn new(wanted: bool) -> Progress {
-        Progress { wanted, last: monotonic(), shown: false }
+    /// Of a search. Nothing is ever shown where there is no terminal.
+    pub(super) fn of_search(screen: Screen) -> Progress {
+        Progress::new(screen, SEARCH)
     }
 
-    /// Shows it, if it is time to.
-    pub(super) fn show(&mut self, source: &str, scanned: u64, entries: u64, io: &mut Io<'_>) -> Result<(), Failure> {
-        if self.wanted && io.screen.progress && self.last.elapsed() >= PROGRESS_EVERY {
-            (self.last, self.shown) = (monotonic(), true);
-            write!(io.err, "\r{source}: scanned {} of {}\x1b[K", count(scanned), count(entries))?;
-            io.err.flush()?;
-        }
-        Ok(())
+    /// Of work.
+    pub(super) fn of_work(screen: Screen) -> Progress {
+        Progress::new(screen, WORK)
     }
 
-    /// Takes the line away, so that something else can be written.
-    pub(super) fn clear(&mut self, io: &mut Io<'_>) -> Result<(), Failure> {
-        if std::mem::take(&mut self.shown) {
-            write!(io.err, "\r\x1b[K")?;
-            io.err.flush()?;
+    fn new(screen: Screen, template: &str) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
+        // The templates above are the only ones.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
         }
-        Ok(())
+        Progress { bar, begun: monotonic(), waits: screen.progress }
+    }
+
+    /// So much of so much, in this source.
+    pub(super) fn show(&mut self, source: &str, done: u64, of: u64) {
+        if self.waits && self.begun.elapsed() >= SHOWN_AFTER {
+            self.waits = false;
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(A_SECOND));
+        }
+        if self.bar.prefix() != source {
+            self.bar.reset();
+            self.bar.set_prefix(source.to_owned());
+        }
+        // Entries may come while they are counted.
+        self.bar.set_length(of.max(done));
+        self.bar.set_position(done);
+    }
+
+    /// What is said behind it.
+    pub(super) fn say(&self, message: String) {
+        self.bar.set_message(message);
+    }
+
+    /// To be told by triage.
+    pub(super) fn told(&mut self) -> impl FnMut(triage::Progress<'_>) + Send {
+        |progress| self.show(progress.source, progress.looked_at, progress.entries)
+    }
+
+    /// Does something with the line out of the way.
+    pub(super) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+
+    /// Takes the line away for good.
+    pub(super) fn clear(self) {
+        self.bar.finish_and_clear();
     }
 }

@@ -2,22 +2,20 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, ValueEnum};
-use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{
-    attempts::{Detail, LONGEST_ERROR, in_words, lives_of, write_lives},
+    attempts::{LONGEST_ERROR, heading, in_words, write_lives},
     exit::Failure,
     io::Io,
-    payload::{shown, shown_text},
+    payload,
     source::{SourceArgs, find, split, store_time},
     text::{count, counted, cut_line, line, when},
 };
 use crate::{
-    event::{Include, JobDead},
-    ledger::{JobCounts, Ledger, RawLetter, RetryLedger},
+    ledger::TriageLedger,
     letter::Millis,
+    triage::{Detail, Shown, lives_of},
 };
 
 /// Characters of a name or value in the record, where it is only glanced at.
@@ -29,10 +27,14 @@ Examples:
   sexton show orders/1795972370488-0
   sexton show 1795972370488-0 -o json | jq .fields
 
-Control characters and invisible ones are written out (\\x1b, \\u{202e}). `-o json`
-has the fields of the job.dead event with traceback, attempt_errors and payload
-(base64), `traceback_cut`, `error_from_history`, and in `fields` the record exactly as stored:
-names and values are texts where they are UTF-8, else {\"base64\": …}.";
+The payload is shown as what it is: JSON laid out, MessagePack as JSON, text, else its
+bytes. Control characters and invisible ones are written out (\\x1b, \\u{202e}).
+
+`-o json` has the fields of the job.dead event with traceback, attempt_errors and
+payload (base64), traceback_cut, error_from_history, payload_form (empty, json, msgpack,
+text, bytes), payload_bytes (its size), payload_text (what can be read of it, as a text;
+left out for bytes), and in fields the record exactly as stored: names and values are
+texts where they are UTF-8, else {\"base64\": …}.";
 
 /// Arguments of `sexton show`.
 #[derive(Args, Clone, Debug)]
@@ -58,7 +60,7 @@ pub(super) enum Output {
 }
 
 /// Shows an entry.
-pub(super) async fn show(ledgers: &[Arc<dyn RetryLedger>], args: &ShowArgs, io: &mut Io<'_>) -> Result<(), Failure> {
+pub(super) async fn show(ledgers: &[Arc<dyn TriageLedger>], args: &ShowArgs, io: &mut Io<'_>) -> Result<(), Failure> {
     let (sources, entry) = split(ledgers, &args.entry)?;
     if !sources.iter().any(|ledger| ledger.is_entry_id(entry)) {
         return Err(Failure::Usage(format!(
@@ -69,24 +71,16 @@ pub(super) async fn show(ledgers: &[Arc<dyn RetryLedger>], args: &ShowArgs, io: 
     let Some((ledger, raw)) = find(ledgers, &args.entry).await? else {
         return Err(Failure::Failed(format!("there is no entry {}", line(&args.entry))));
     };
-    let counts = counts_of(ledger, &raw.letter.job_id).await?;
+    let shown = Shown::of(ledger, raw).await?;
     match args.output {
-        Output::Json => io.json(&Exact::of(ledger.name(), &raw, counts))?,
-        Output::Text => write(io, ledger.name(), store_time(ledger).await?, &raw, counts)?,
+        Output::Json => io.json(&shown.exact(true))?,
+        Output::Text => write(io, store_time(ledger).await?, &shown)?,
     }
     Ok(())
 }
 
-/// What is known of a job; of a record without a job id only this death.
-async fn counts_of(ledger: &dyn Ledger, job_id: &str) -> Result<JobCounts, Failure> {
-    if job_id.is_empty() {
-        return Ok(JobCounts { deaths: 1, retries: 0 });
-    }
-    let counts = ledger.jobs(&[job_id.to_owned()]).await.map_err(Failure::store(ledger.name()))?;
-    Ok(counts.first().copied().unwrap_or_default())
-}
-
-fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: JobCounts) -> Result<(), Failure> {
+fn write(io: &mut Io<'_>, now: Millis, shown: &Shown) -> Result<(), Failure> {
+    let Shown { source, raw, counts } = shown;
     let letter = &raw.letter;
     let out = &mut *io.out;
     writeln!(out, "{source}/{}", line(&letter.entry_id))?;
@@ -138,12 +132,12 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: Jo
         write_lives(out, &lives)?;
     }
     if !letter.detail.is_empty() {
-        writeln!(out, "\n{}", detail.heading(letter.detail.len()))?;
-        out.write_all(shown_text(&String::from_utf8_lossy(&letter.detail)).as_bytes())?;
+        writeln!(out, "\n{}", heading(detail, letter.detail.len()))?;
+        out.write_all(payload::shown_text(&String::from_utf8_lossy(&letter.detail)).as_bytes())?;
     }
-    let (form, payload) = shown(&letter.payload);
+    let (form, payload) = payload::shown(&letter.payload);
     let size = counted(letter.payload.len() as u64, "byte", "bytes");
-    writeln!(out, "\nPayload ({size}, {})", form.as_str())?;
+    writeln!(out, "\nPayload ({size}, {})", payload::name(form))?;
     out.write_all(payload.as_bytes())?;
     let bytes: usize = raw.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
     let fields = counted(raw.fields.len() as u64, "field", "fields");
@@ -153,44 +147,4 @@ fn write(io: &mut Io<'_>, source: &str, now: Millis, raw: &RawLetter, counts: Jo
         writeln!(out, "  {:<15} {}", cut_line(&name, LONGEST_GLIMPSE), cut_line(&value, LONGEST_GLIMPSE))?;
     }
     Ok(())
-}
-
-/// An entry with nothing left out and nothing changed.
-#[derive(Serialize)]
-struct Exact<'a> {
-    #[serde(flatten)]
-    job: JobDead,
-    /// `traceback` ends before it is told.
-    traceback_cut: bool,
-    /// `error` is that of the newest recorded attempt, for the record does not tell the last failure.
-    error_from_history: bool,
-    fields: Vec<(Bytes<'a>, Bytes<'a>)>,
-}
-
-impl<'a> Exact<'a> {
-    fn of(source: &str, raw: &'a RawLetter, counts: JobCounts) -> Exact<'a> {
-        let all = Include { traceback: true, history: true, payload: true };
-        let job = JobDead { deaths: counts.deaths, retries: counts.retries, ..JobDead::of(source, &raw.letter, all) };
-        let Detail { is_cut, lost, .. } = Detail::of(&raw.letter);
-        Exact {
-            job,
-            traceback_cut: is_cut,
-            error_from_history: lost,
-            fields: raw.fields.iter().map(|(name, value)| (Bytes(name), Bytes(value))).collect(),
-        }
-    }
-}
-
-/// A text where the bytes are UTF-8, else `{"base64": …}`.
-struct Bytes<'a>(&'a [u8]);
-
-impl Serialize for Bytes<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        if let Ok(text) = std::str::from_utf8(self.0) {
-            return to.serialize_str(text);
-        }
-        let mut map = to.serialize_map(Some(1))?;
-        map.serialize_entry("base64", &STANDARD.encode(self.0))?;
-        map.end()
-    }
 }

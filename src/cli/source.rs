@@ -12,10 +12,11 @@ use super::{exit::Failure, text::line};
 use crate::{
     config::{
         Config, DEFAULT_NAMESPACE, Env, ForRules, Problems, SourceConfig, SourceKind, read, read_for_other_rules,
-        read_for_rules,        read_sources, read_without_rules,
+        read_for_rules, read_sources, read_without_rules,
     },
-    ledger::{AlertLedger, Ledger, Overview, RawLetter, RetryLedger},
+    ledger::{Ledger, Overview, RawLetter, SourceLedger, TriageLedger},
     letter::Millis,
+    rule::Rules,
     smallage,
 };
 
@@ -101,6 +102,17 @@ impl SourceArgs {
         Ok(read_sources(&self.file(env, Path::new(""))?, env)?)
     }
 
+    /// The sources alone, and the rules as far as they are known: none without a configuration, or where theirs cannot
+    /// be read.
+    pub(super) fn sources_and_known_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, Rules), Failure> {
+        if self.smallage.is_some() {
+            return Ok((self.sources(env)?, Rules::default()));
+        }
+        let ForRules { sources, rules, .. } = read_for_rules(&self.file(env, Path::new(""))?, env)?;
+        let rules = rules.read(&rules.look(), env).unwrap_or_default().rules;
+        Ok((sources, rules))
+    }
+
     fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {
         file(self.config.as_deref(), env, working_directory)
             .ok_or_else(|| no_file(", or name a store with --smallage redis://HOST:PORT"))
@@ -108,6 +120,16 @@ impl SourceArgs {
 }
 
 impl RuledArgs {
+    /// The sources, and the rules as far as they are known: those of a configuration that cannot be read are not. Of
+    /// files that were named the problems are told.
+    pub(super) fn sources_and_known_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, Rules), Failure> {
+        if self.rules.is_empty() {
+            return self.source.sources_and_known_rules(env);
+        }
+        let ForRules { sources, rules, .. } = self.sources_and_rules(env)?;
+        Ok((sources, rules.read(&rules.look(), env)?.rules))
+    }
+
     /// The sources, and where the rules are; these are not looked at yet. What hooks need, such as their secrets, need
     /// not be there.
     pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<ForRules, Failure> {
@@ -149,15 +171,13 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 }
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
-pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn RetryLedger>>, Failure> {
-    Ok(alert_ledgers(sources)?.into_iter().map(|ledger| ledger as Arc<dyn RetryLedger>).collect())
+pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn TriageLedger>>, Failure> {
+    Ok(source_ledgers(sources)?.into_iter().map(|ledger| ledger as Arc<dyn TriageLedger>).collect())
 }
 
 /// The same, for those who look at alerts as well.
-pub(super) fn alert_ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn AlertLedger>>, Failure> {
-    let open = |source| -> Result<Arc<dyn AlertLedger>, Failure> {
-        Ok(smallage::open(source).map_err(|error| Failure::Config(error.to_string()))?)
-    };
+pub(super) fn source_ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn SourceLedger>>, Failure> {
+    let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
     sources.iter().map(open).collect()
 }
 
@@ -188,7 +208,7 @@ fn known<L: Ledger + ?Sized>(ledgers: &[Arc<L>]) -> String {
 }
 
 /// The source called `name`.
-pub(super) fn named<'a>(ledgers: &'a [Arc<dyn RetryLedger>], name: &str) -> Result<&'a dyn RetryLedger, Failure> {
+pub(super) fn named<'a>(ledgers: &'a [Arc<dyn TriageLedger>], name: &str) -> Result<&'a dyn TriageLedger, Failure> {
     let found = ledgers.iter().find(|ledger| ledger.name() == name);
     found
         .map(AsRef::as_ref)
@@ -198,9 +218,9 @@ pub(super) fn named<'a>(ledgers: &'a [Arc<dyn RetryLedger>], name: &str) -> Resu
 /// Splits `source/entry`. What has no slash means something in any source, and so does a slash in what can be no
 /// entry, such as a job id.
 pub(super) fn split<'a>(
-    ledgers: &'a [Arc<dyn RetryLedger>],
+    ledgers: &'a [Arc<dyn TriageLedger>],
     text: &'a str,
-) -> Result<(Vec<&'a dyn RetryLedger>, &'a str), Failure> {
+) -> Result<(Vec<&'a dyn TriageLedger>, &'a str), Failure> {
     if let Some((source, rest)) = text.split_once('/') {
         match named(ledgers, source) {
             Ok(ledger) => return Ok((vec![ledger], rest)),
@@ -213,11 +233,11 @@ pub(super) fn split<'a>(
 
 /// The entry called `text`, `source/entry` or just the entry, with its source; `None` if no source has it.
 pub(super) async fn find<'a>(
-    ledgers: &'a [Arc<dyn RetryLedger>],
+    ledgers: &'a [Arc<dyn TriageLedger>],
     text: &'a str,
-) -> Result<Option<(&'a dyn RetryLedger, RawLetter)>, Failure> {
+) -> Result<Option<(&'a dyn TriageLedger, RawLetter)>, Failure> {
     let (sources, entry) = split(ledgers, text)?;
-    let mut found: Option<(&dyn RetryLedger, RawLetter)> = None;
+    let mut found: Option<(&dyn TriageLedger, RawLetter)> = None;
     for ledger in sources.into_iter().filter(|ledger| ledger.is_entry_id(entry)) {
         let Some(raw) = ledger.entry(entry).await.map_err(Failure::store(ledger.name()))? else { continue };
         if let Some((other, _)) = &found {

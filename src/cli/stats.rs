@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::{
     exit::Failure,
-    filter::{Filter, Walk},
     hooks::{LanesShown, backlog, lanes_of, standing},
     io::Io,
     show::Output,
@@ -22,8 +21,9 @@ use crate::{
     alert::{State, Watch},
     config::Config,
     event::{Lane, rfc3339},
-    ledger::{AlertLedger, Flight, Overview, Waiting},
+    ledger::{Flight, Overview, SourceLedger, Waiting},
     letter::{DeadLetter, Millis},
+    triage::{Filter, Order, Walk},
 };
 
 /// Entries that groups and tasks are counted over.
@@ -190,7 +190,7 @@ struct Counted {
 /// Shows the picture. A source that cannot be reached does not hide the others.
 pub(super) async fn stats(
     config: &Config,
-    ledgers: &[Arc<dyn AlertLedger>],
+    ledgers: &[Arc<dyn SourceLedger>],
     args: &StatsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
@@ -217,7 +217,7 @@ pub(super) async fn stats(
     failure.map_or(Ok(()), Err)
 }
 
-async fn picture(config: &Config, ledger: &dyn AlertLedger) -> Result<Picture, Failure> {
+async fn picture(config: &Config, ledger: &dyn SourceLedger) -> Result<Picture, Failure> {
     let source = ledger.name();
     let overview = ledger.overview().await.map_err(Failure::store(source))?;
     let never = never(&config.sources, source, &overview);
@@ -231,14 +231,13 @@ async fn picture(config: &Config, ledger: &dyn AlertLedger) -> Result<Picture, F
         hooks.push(HookStands { hook: hook.name.clone(), stands: lanes_of(ledger, hook).await? });
     }
     let everything = Filter::default();
-    let mut walk = Walk::new(ledger, &everything, Millis(0), None);
+    let mut walk = Walk::new(ledger, &everything, Millis(0), Order::NewestFirst);
     let mut letters = Vec::new();
     while letters.len() < NEWEST
-        && let Some(page) = walk.letters().await.map_err(Failure::store(source))?
+        && let Some(page) = walk.next(NEWEST - letters.len()).await.map_err(Failure::store(source))?
     {
         letters.extend(page.into_iter().map(Sample::of));
     }
-    letters.truncate(NEWEST);
     Ok(Picture {
         source: source.to_owned(),
         entries,

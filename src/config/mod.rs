@@ -37,7 +37,7 @@ use regex::Regex;
 
 use crate::{
     alert::AlertRule,
-    event::Include,
+    event::{EventType, Include},
     rule::{Matcher, Rules, Window},
 };
 
@@ -139,6 +139,8 @@ pub struct HookConfig {
     pub format: Format,
     /// Signing secrets, newest first; all sign.
     pub secrets: Vec<SecretSource>,
+    /// The integration that PagerDuty is to ring; given for that form and for no other.
+    pub routing_key: Option<SecretSource>,
     /// Globs on event names, as written.
     pub events: Vec<String>,
     /// Which dead letters it is told of.
@@ -170,11 +172,29 @@ pub enum Format {
     Flexiq,
     /// A Slack incoming webhook.
     Slack,
+    /// PagerDuty's Events API v2.
+    PagerDuty,
+    /// Alertmanager's API v2.
+    Alertmanager,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 4] = [Format::Standard, Format::CloudEvents, Format::Flexiq, Format::Slack];
+    pub const ALL: [Format; 6] =
+        [Format::Standard, Format::CloudEvents, Format::Flexiq, Format::Slack, Format::PagerDuty, Format::Alertmanager];
+
+    /// Whether an event of this kind can be said in it; what cannot is not sent. An incident is opened and closed: that a
+    /// job was retried, or ran through, does neither.
+    pub fn takes(self, event: EventType) -> bool {
+        match self {
+            Format::Standard | Format::CloudEvents | Format::Flexiq | Format::Slack => true,
+            Format::PagerDuty => !matches!(event, EventType::JobRetried | EventType::JobRecovered),
+            // An alert there is about something that is wrong now; a digest is not.
+            Format::Alertmanager => {
+                !matches!(event, EventType::JobRetried | EventType::JobRecovered | EventType::DlqDigest)
+            }
+        }
+    }
 
     /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
@@ -183,6 +203,8 @@ impl Format {
             Format::CloudEvents => "cloudevents",
             Format::Flexiq => "flexiq",
             Format::Slack => "slack",
+            Format::PagerDuty => "pagerduty",
+            Format::Alertmanager => "alertmanager",
         }
     }
 }

@@ -46,6 +46,8 @@ pub(super) const HOOK: Shape = shape(
         "format",
         "secret",
         "secret_file",
+        "routing_key",
+        "routing_key_file",
         "events",
         "match",
         "headers",

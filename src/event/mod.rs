@@ -6,7 +6,7 @@ mod alert;
 mod digest;
 mod time;
 
-pub use alert::{Alert, AlertGroup};
+pub use alert::{Alert, AlertGroup, OTHER};
 pub use digest::{Counts, Digest, GroupCount, Outlook, Tally};
 pub use time::rfc3339;
 

@@ -381,7 +381,7 @@ pub trait Ledger: Send + Sync {
     async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>>;
 }
 
-/// Everything that a kind of source offers: what the sidecar and the commands open.
+/// A source with everything that its leader and people can ask of it.
 pub trait SourceLedger: AlertLedger + TriageLedger {}
 
 impl<L: AlertLedger + TriageLedger> SourceLedger for L {}

@@ -21,8 +21,10 @@ use crate::{
     ledger::{AlertLedger, Lease, OutboxId, StoreError},
 };
 
-/// A watch that has not got on for this long holds up nobody any more.
+/// A watch that has not got on for this long, or for so many samples, holds up nobody any more: it counts in a storm
+/// several times a second.
 const PATIENCE: Duration = Duration::from_secs(30);
+const SAMPLES: u32 = 20;
 /// The shortest time between two looks, however fast the outbox grows.
 const AT_LEAST: Duration = Duration::from_millis(50);
 
@@ -85,7 +87,7 @@ impl Trim {
         let now = monotonic();
         let since = self.counted.filter(|(before, _)| *before == counted).map_or(now, |(_, since)| since);
         self.counted = short.then_some((counted, since));
-        let stuck = short && now.duration_since(since) >= PATIENCE;
+        let stuck = short && now.duration_since(since) >= PATIENCE.min(self.every * SAMPLES);
         if stuck && !self.told_stuck {
             tracing::warn!(
                 source = self.ledger.name(),

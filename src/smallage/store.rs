@@ -17,8 +17,8 @@ use crate::{
     config::{SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Lane},
     ledger::{
-        AlertLedger, AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger,
-        OutboxId, OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, Survey, TryLease,
+        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
+        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, SourceLedger, Survey, TryLease,
     },
 };
 

@@ -1,7 +1,40 @@
 //! Triage: what a person does with dead letters. One set of operations, for the command line and for HTTP.
 //!
-//! It reads and changes the ledger through its contract, in bounded pieces; it prints nothing and knows no request.
+//! It reads and changes the ledger through its contract, in bounded pieces; it prints nothing and knows no request. What
+//! it returns is what `-o json` prints.
 
+mod act;
+mod attempts;
+mod audit;
+mod bulk;
+mod cursor;
+mod error;
+mod errors;
+mod explain;
+#[cfg(test)]
+pub(crate) mod fake;
 mod filter;
+mod groups;
+mod listing;
+mod operations;
+mod payload;
+mod show;
+#[cfg(test)]
+mod tests;
+mod walk;
 
+pub use act::{Doing, End, Outcome, TOGETHER};
+pub use attempts::{Detail, FailedAttempt, lives_of};
+pub use audit::{AuditAsk, AuditItem, audit};
+pub use bulk::{Bulk, Pace, count};
+pub use cursor::Cursor;
+pub use error::{Error, Result};
+pub use errors::{Death, DeathSeen, Deaths, deaths_of_entry, deaths_of_job};
+pub use explain::{Account, AccountLine, Looked, Seen};
 pub use filter::{Filter, FilterError, FilterSpec};
+pub use groups::{GroupItem, GroupState, Groups, Other, Times, groups};
+pub use listing::{Ask, Listed, Listing, Page, list};
+pub use operations::{OperationShown, Request, begin, cancel, operation, operations};
+pub use payload::{Form, decode};
+pub use show::{Bytes, Exact, Shown, show};
+pub use walk::{Order, PIECE, Progress, Tell, Walk};

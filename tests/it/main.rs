@@ -1,6 +1,8 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
+mod alertmanager;
+mod alerts;
 mod alerts_command;
 mod architecture;
 mod cli;
@@ -17,6 +19,7 @@ mod ledger;
 mod ledger_model;
 mod model;
 mod outcomes;
+mod pagerduty;
 mod plan_ledger;
 mod port;
 mod prometheus;
@@ -33,5 +36,6 @@ mod triage_operations;
 mod triage_remove;
 mod triage_retry;
 mod triage_scan;
+mod watch;
 mod watch_ledger;
 mod worker;

@@ -9,7 +9,7 @@ use sexton::{
         By, HandRetry, JobCounts, Ledger as _, OutboxId, Pool, Raised, Refusal, Retried, RetryLedger as _, StoreError,
         TriageLedger as _, Whereabouts,
     },
-    loops::{self, Retry as RetryLoop, Trouble, Wanted},
+    loops::{self, Retry as RetryLoop, Trouble},
     metrics::Metrics,
     smallage::Smallage,
 };
@@ -326,7 +326,7 @@ async fn nothing_stale_stays_in_the_index() {
     assert_eq!(yard.indexed().await, (1, 1), "the loop finds it gone when it is due");
     let rules = watch::Sender::new(Arc::new(crate::retry_loop::rules(crate::retry_loop::SLOW)));
     let metrics = Arc::new(Metrics::new(&["orders"], &[]));
-    let step = RetryLoop::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe(), Wanted::default());
+    let step = RetryLoop::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe());
     let stop = CancellationToken::new();
     let told = stop.clone();
     let loop_ = tokio::spawn(async move { loops::run(Box::new(step), &Trouble::new("orders", "retry"), told).await });

@@ -7,6 +7,7 @@ use crate::{event::JobDead, letter::Millis};
 
 mod bench;
 mod cases;
+mod events;
 mod leaders;
 mod shipped;
 mod size;

@@ -15,7 +15,7 @@ use super::{
     source::{RuledArgs, chosen, never},
     text::line,
 };
-use crate::{alert::AlertRule, config::SourceConfig, ledger::AlertLedger};
+use crate::{alert::AlertRule, config::SourceConfig, ledger::SourceLedger};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -75,7 +75,7 @@ pub(super) struct Measure<'r> {
 /// Shows them. A source that cannot be reached does not hide the others.
 pub(super) async fn alerts(
     configured: &[SourceConfig],
-    ledgers: &[Arc<dyn AlertLedger>],
+    ledgers: &[Arc<dyn SourceLedger>],
     measure: Measure<'_>,
     args: &AlertsArgs,
     io: &mut Io<'_>,
@@ -115,7 +115,7 @@ pub(super) async fn alerts(
 
 async fn look<'r>(
     configured: &[SourceConfig],
-    ledger: &dyn AlertLedger,
+    ledger: &dyn SourceLedger,
     measure: Measure<'r>,
 ) -> Result<(Standing<'r>, Option<String>), Failure> {
     let overview = ledger.overview().await.map_err(Failure::store(ledger.name()))?;

@@ -1,28 +1,20 @@
 //! `sexton explain`: why an entry was or was not retried, and when it will be.
 
-mod gather;
-mod log;
 mod shown;
 
 use std::sync::Arc;
 
 use clap::Args;
 
-use self::{
-    gather::{Around, Entry},
-    log::{Extent, Log},
-    shown::Account,
-};
 use super::{
     exit::Failure,
-    filter::{Filter, Walk},
     io::Io,
     progress::Progress,
     show::Output,
     source::{RuledArgs, find, split},
     text::line,
 };
-use crate::{ledger::RetryLedger, letter::Millis, rule::Rules};
+use crate::{ledger::TriageLedger, rule::Rules, triage::Looked};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -63,55 +55,57 @@ pub(super) struct ExplainArgs {
 
 /// Explains an entry. Rules that cannot be read matter only to an entry that is in the DLQ.
 pub(super) async fn explain(
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     rules: Result<Rules, Failure>,
     args: &ExplainArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
-    let (ledger, entry) = resolve(ledgers, &args.entry, io).await?;
+    let looked = resolve(ledgers, &args.entry, io).await?;
     let rules = match rules {
-        Err(failure) if entry.letter.is_some() => return Err(failure),
+        Err(failure) if looked.is_in_dlq() => return Err(failure),
         rules => rules.unwrap_or_default(),
     };
-    let around = match &entry.letter {
-        Some(letter) => {
-            Some(Around::look(ledger, &entry, letter, &rules).await.map_err(Failure::store(ledger.name()))?)
-        }
-        None => None,
-    };
-    let account = Account::of(ledger.name(), &rules, &entry, around.as_ref());
+    let account = looked.explain(&rules).await?;
     match args.output {
         Output::Json => io.json(&account)?,
-        Output::Text => account.write(io)?,
+        Output::Text => shown::write(&account, io)?,
     }
     Ok(())
 }
 
 /// The entry that is meant, with its source. One that is in no DLQ is where it is in flight, or where the log tells of it.
 async fn resolve<'a>(
-    ledgers: &'a [Arc<dyn RetryLedger>],
+    ledgers: &'a [Arc<dyn TriageLedger>],
     text: &'a str,
     io: &mut Io<'_>,
-) -> Result<(&'a dyn RetryLedger, Entry), Failure> {
+) -> Result<Looked<'a>, Failure> {
     if let Some((ledger, raw)) = find(ledgers, text).await? {
-        return Ok((ledger, look(ledger, &raw.letter.entry_id).await?));
+        return Ok(Looked::at(ledger, &raw.letter.entry_id).await?);
     }
     let (sources, name) = split(ledgers, text)?;
     let mut looked = Vec::new();
     for ledger in sources.iter().copied().filter(|ledger| ledger.is_entry_id(name)) {
-        looked.push((ledger, look(ledger, name).await?));
+        looked.push(Looked::at(ledger, name).await?);
     }
     if looked.is_empty() {
-        return of_job(&sources, name, io).await;
+        let mut progress = Progress::of_search(io.screen);
+        let found = Looked::at_job(&sources, name, &mut progress.told()).await;
+        progress.clear();
+        return found?.ok_or_else(|| {
+            Failure::Failed(format!(
+                "no entry is called {0}, and no job: it is in no DLQ, not in flight, and in no audit log",
+                line(name)
+            ))
+        });
     }
     // Of the only one there is it can at least be said that nothing is known of it.
     if looked.len() > 1 {
-        looked.retain(|(_, entry)| entry.is_known());
+        looked.retain(Looked::is_known);
     }
     match (looked.pop(), looked.pop()) {
         (Some(only), None) => Ok(only),
-        (Some((one, _)), Some((two, _))) => {
-            let (one, two) = (one.name(), two.name());
+        (Some(one), Some(two)) => {
+            let (one, two) = (one.source(), two.source());
             Err(Failure::Usage(format!(
                 "{0} was an entry of {two} and of {one}; write {two}/{0} or {one}/{0}",
                 line(name)
@@ -122,57 +116,4 @@ async fn resolve<'a>(
             line(name)
         ))),
     }
-}
-
-async fn look(ledger: &dyn RetryLedger, entry: &str) -> Result<Entry, Failure> {
-    Entry::look(ledger, entry).await.map_err(Failure::store(ledger.name()))
-}
-
-/// The entry of a job that says most: the one in flight, else its newest one in a DLQ, else the last one that the log
-/// tells of.
-async fn of_job<'a>(
-    sources: &[&'a dyn RetryLedger],
-    job_id: &str,
-    io: &mut Io<'_>,
-) -> Result<(&'a dyn RetryLedger, Entry), Failure> {
-    let nobody = || {
-        format!("no entry is called {0}, and no job: it is in no DLQ, not in flight, and in no audit log", line(job_id))
-    };
-    if job_id.is_empty() {
-        return Err(Failure::Failed(nobody()));
-    }
-    for ledger in sources {
-        let flights = ledger.flights().await.map_err(Failure::store(ledger.name()))?;
-        if let Some(flight) = flights.iter().find(|flight| flight.dead.job_id.as_deref() == Some(job_id)) {
-            return Ok((*ledger, look(*ledger, &flight.dead.entry_id).await?));
-        }
-    }
-    for ledger in sources {
-        if let Some(entry) = newest_of_job(*ledger, job_id, io).await? {
-            return Ok((*ledger, look(*ledger, &entry).await?));
-        }
-    }
-    for ledger in sources {
-        let log = Log::search(*ledger, "", job_id, Extent::Newest).await.map_err(Failure::store(ledger.name()))?;
-        if let Some(line) = log.lines.first() {
-            return Ok((*ledger, look(*ledger, &line.entry_id).await?));
-        }
-    }
-    Err(Failure::Failed(nobody()))
-}
-
-/// A job's newest entry in a DLQ.
-async fn newest_of_job(ledger: &dyn RetryLedger, job_id: &str, io: &mut Io<'_>) -> Result<Option<String>, Failure> {
-    let entries = ledger.overview().await.map_err(Failure::store(ledger.name()))?.entries;
-    let everything = Filter::default();
-    let (mut walk, mut progress) = (Walk::new(ledger, &everything, Millis(0), None), Progress::new(true));
-    while let Some(letters) = walk.letters().await.map_err(Failure::store(ledger.name()))? {
-        if let Some(letter) = letters.into_iter().find(|letter| letter.job_id == job_id) {
-            progress.clear(io)?;
-            return Ok(Some(letter.entry_id));
-        }
-        progress.show(ledger.name(), walk.scanned, entries, io)?;
-    }
-    progress.clear(io)?;
-    Ok(None)
 }

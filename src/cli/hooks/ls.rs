@@ -16,7 +16,7 @@ use crate::{
         text::{count, line},
     },
     config::Config,
-    ledger::RetryLedger,
+    ledger::TriageLedger,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -67,7 +67,7 @@ const COLUMNS: &[Column] = &[
 /// Lists the hooks.
 pub(super) async fn ls(
     config: &Config,
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     args: &LsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     config::{Config, HookConfig, Rate, SecretSource},
     event::Lane,
-    ledger::{Ledger, RetryLedger},
+    ledger::{Ledger, TriageLedger},
     letter::Millis,
 };
 
@@ -162,7 +162,7 @@ pub(super) fn backlog(lane: &LanePicture) -> String {
 /// Runs one of the verbs.
 pub(super) async fn hooks(
     config: &Config,
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     args: &HooksArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! `sexton hooks resend`: has a hook's lanes read again what the outbox still has.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use clap::Args;
 
@@ -10,13 +10,13 @@ use crate::{
         exit::Failure,
         io::Io,
         lanes,
+        since::{Since, parse_since},
         source::{ConfigArgs, named, store_time},
         text::{counted, line},
     },
-    clock::millis,
     config::{Config, Rate},
     event::{Lane, rfc3339},
-    ledger::{OutboxId, RetryLedger},
+    ledger::{OutboxId, TriageLedger},
     letter::Millis,
 };
 
@@ -52,27 +52,10 @@ pub(in crate::cli) struct ResendArgs {
     yes: bool,
 }
 
-/// A point in time, perhaps counted from now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
-    Ago(Duration),
-    At(Millis),
-}
-
-fn parse_since(text: &str) -> Result<Since, String> {
-    if let Ok(ago) = humantime::parse_duration(text) {
-        return Ok(Since::Ago(ago));
-    }
-    match chrono::DateTime::parse_from_rfc3339(text) {
-        Ok(time) => Ok(Since::At(Millis(time.timestamp_millis()))),
-        Err(_) => Err("write an age such as 2h, or a time such as 2026-11-29T17:00:00Z".to_owned()),
-    }
-}
-
 /// Has a hook's lanes send again what the outbox still has.
 pub(super) async fn resend(
     config: &Config,
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     args: &ResendArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
@@ -81,17 +64,14 @@ pub(super) async fn resend(
     if !args.yes && !io.screen.asks {
         return Err(Failure::Usage("nobody can be asked here: give --yes".to_owned()));
     }
-    let sources: Vec<&dyn RetryLedger> = match &args.source {
+    let sources: Vec<&dyn TriageLedger> = match &args.source {
         Some(name) => vec![named(ledgers, name)?],
         None => ledgers.iter().map(AsRef::as_ref).collect(),
     };
     let mut planned = Vec::new();
     for ledger in sources {
         let source = ledger.name();
-        let since = match args.since {
-            Since::Ago(ago) => Millis(store_time(ledger).await?.0.saturating_sub(millis(ago))),
-            Since::At(at) => at,
-        };
+        let since = args.since.from(store_time(ledger).await?);
         let to = just_before(since);
         for lane in Lane::ALL {
             // Switched off, it would read them again only to pass them over.

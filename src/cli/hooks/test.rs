@@ -16,7 +16,7 @@ use crate::{
     clock::monotonic,
     config::Config,
     event::{EventData, EventType, HookTest},
-    ledger::RetryLedger,
+    ledger::TriageLedger,
 };
 
 /// How often a test looks what has become of its event.
@@ -52,7 +52,7 @@ pub(in crate::cli) struct TestArgs {
 /// Sends a test event and waits for what becomes of it.
 pub(super) async fn test(
     config: &Config,
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     args: &TestArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {

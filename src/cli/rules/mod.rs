@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 
 use super::{exit::Failure, io::Io, source::RuledArgs};
-use crate::{config::SourceConfig, ledger::RetryLedger, rule::Rules};
+use crate::{config::SourceConfig, ledger::TriageLedger, rule::Rules};
 
 /// Arguments of `sexton rules`.
 #[derive(Args, Clone, Debug)]
@@ -38,7 +38,7 @@ impl Verb {
 /// Runs one of the verbs.
 pub(super) async fn rules(
     configured: &[SourceConfig],
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     rules: &Rules,
     args: &RulesArgs,
     io: &mut Io<'_>,

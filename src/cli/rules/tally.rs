@@ -171,8 +171,8 @@ impl Groups {
 mod tests {
     use super::*;
     use crate::{
-        cli::fake::letter,
         letter::{ErrorInfo, Group as Fingerprint},
+        triage::fake::letter,
     };
 
     fn of_group(n: u32, group: u32) -> DeadLetter {

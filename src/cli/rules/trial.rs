@@ -8,17 +8,18 @@ use super::{shown, tally::Tally};
 use crate::{
     cli::{
         exit::Failure,
-        filter::{FilterArgs, Walk},
+        filter::FilterArgs,
         io::Io,
         progress::Progress,
         show::Output,
         source::{RuledArgs, chosen, never},
     },
     config::SourceConfig,
-    ledger::{JobCounts, Plan, RetryLedger},
+    ledger::{JobCounts, Plan, TriageLedger},
     letter::{DeadLetter, Millis},
     retry::{Fate, fate},
     rule::{Action, Decision, Never, RetryRule, Rules},
+    triage::{Order, PIECE, Walk},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -54,39 +55,39 @@ pub(in crate::cli) struct TryArgs {
 /// Tries the rules.
 pub(super) async fn try_rules(
     configured: &[SourceConfig],
-    ledgers: &[Arc<dyn RetryLedger>],
+    ledgers: &[Arc<dyn TriageLedger>],
     rules: &Rules,
     args: &TryArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
     let filter = args.filter.compile()?;
     let mut trial = Trial::new(rules);
-    let mut progress = Progress::new(true);
+    let mut progress = Progress::of_search(io.screen);
     for ledger in chosen(ledgers, &args.filter.source)? {
         let source = ledger.name();
         // Asked first because the answer brings the store's time, by which ages are counted.
         let overview = ledger.overview().await.map_err(Failure::store(source))?;
         let now = ledger.clock().now();
         let judging = ledger.judging().await.map_err(Failure::store(source))?;
-        let mut walk = Walk::new(ledger, &filter, now, None);
-        while let Some(letters) = walk.passing().await.map_err(Failure::store(source))? {
+        let mut walk = Walk::new(ledger, &filter, now, Order::NewestFirst);
+        while let Some(letters) = walk.next(PIECE).await.map_err(Failure::store(source))? {
             let ids: Vec<String> = letters.iter().map(|letter| letter.job_id.clone()).collect();
             let jobs = ledger.jobs(&ids).await.map_err(Failure::store(source))?;
             for (letter, job) in letters.iter().zip(jobs) {
                 trial.ask(source, now, letter, job);
             }
-            progress.show(source, walk.scanned, overview.entries, io)?;
+            progress.show(source, walk.looked_at(), overview.entries);
         }
         trial.now = now;
         trial.sources.push(Tried {
             source: source.to_owned(),
-            scanned: walk.scanned,
+            scanned: walk.looked_at(),
             in_force: judging.fingerprint == rules.fingerprint,
             without_rules: judging.fingerprint.is_empty(),
             never: never(configured, source, &overview),
         });
     }
-    progress.clear(io)?;
+    progress.clear();
     shown::write(&trial, args.output, io)
 }
 

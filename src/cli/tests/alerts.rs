@@ -1,10 +1,13 @@
 //! `alerts`.
 
+use async_trait::async_trait;
+
 use super::*;
 use crate::{
-    alert::{AlertRule, Arrival, Burst, Key, Kind, NewGroup, Rising, Sample, Severity, Waiting, Watch},
-    cli::fake::now,
+    alert::{AlertRule, Arrival, Burst, Fields, Key, Kind, NewGroup, Rising, Sample, Severity, Waiting, Watch},
+    ledger::{self, AlertLedger, Batch, Cursor, Ledger as _, SavedWatch},
     letter::Millis,
+    triage::fake::now,
 };
 
 const EVERY: Duration = Duration::from_secs(5);
@@ -12,6 +15,31 @@ const MINUTE: i64 = 60_000;
 
 fn mins(minutes: u64) -> Duration {
     Duration::from_secs(minutes * 60)
+}
+
+/// A source in memory that somebody has watched.
+#[async_trait]
+impl AlertLedger for Fake {
+    async fn load_watch(&self) -> ledger::Result<SavedWatch> {
+        self.overview().await?;
+        Ok(SavedWatch { revision: 1, fields: self.watch.clone().into_iter().collect() })
+    }
+
+    async fn save_watch(&self, _: &Lease, _: u64, _: &Fields, _: &[EventData]) -> ledger::Result<u64> {
+        unreachable!("no command watches")
+    }
+
+    async fn counted_until(&self) -> ledger::Result<Option<OutboxId>> {
+        unreachable!("no command watches")
+    }
+
+    async fn browse(&self, after: &Cursor, max: usize) -> ledger::Result<Batch> {
+        let newest_first = self.page(None, usize::MAX).await?.letters;
+        let rest = newest_first.into_iter().rev().skip_while(|letter| !self.is_after(&letter.entry_id, after));
+        let letters: Vec<DeadLetter> = rest.take(max).collect();
+        let cursor = letters.last().map_or_else(|| after.clone(), |last| Cursor(last.entry_id.clone()));
+        Ok(Batch { caught_up: letters.len() < max, letters, cursor, heaviest: 0 })
+    }
 }
 
 /// One of each kind, and one that waits for what another one tells.
@@ -207,7 +235,7 @@ async fn run_by(rules: &[AlertRule], fake: &Arc<Fake>) -> Ran {
     let Command::Alerts(args) = Cli::try_parse_from(["sexton", "alerts"]).unwrap().command else { unreachable!() };
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut io = Io { out: &mut out, err: &mut err, input: &mut [].as_slice(), screen: Screen::default() };
-    let (ledgers, measure) = ([Arc::clone(fake) as Arc<dyn AlertLedger>], Measure { rules, sample_every: EVERY });
+    let (ledgers, measure) = ([Arc::clone(fake) as Arc<dyn SourceLedger>], Measure { rules, sample_every: EVERY });
     let result = crate::cli::alerts::alerts(&config().sources, &ledgers, measure, &args, &mut io).await;
     Ran { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), result }
 }

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    cli::fake::now,
     ledger::{AuditLine, Flight, Judging, Place, Pool, Prospects, Rounds, Whereabouts},
     letter::Millis,
     retry::{Evidence, Learnt},
     rule::Terms,
+    triage::fake::now,
 };
 
 /// A flight of this job under the rule `flaky`, sent a minute ago.

@@ -33,7 +33,7 @@ fn trouble(event: &str, status: u16, rejected: bool) -> String {
 
 #[tokio::test]
 async fn hooks_ls_says_how_a_lane_stands_and_why() {
-    let minute_ago = crate::cli::fake::now().0 - 60_000;
+    let minute_ago = crate::triage::fake::now().0 - 60_000;
     let failing = format!(r#""failing":{{"since":{minute_ago},"failures":3,"probes":0,"next_at":5}}"#);
     let rejecting = format!(r#""rejecting_since":{minute_ago}"#);
     let refused = r#"{"at":9,"error":"cannot send: connect: Connection refused"}"#;
@@ -84,7 +84,7 @@ async fn a_hook_that_is_off_is_sent_nothing_again() {
 
 #[tokio::test]
 async fn hooks_test_says_what_became_of_the_event() {
-    let id = format!("{}-0", crate::cli::fake::now().0);
+    let id = format!("{}-0", crate::triage::fake::now().0);
     let fake = Arc::new(Fake::new("orders", Vec::new()));
     let nobody = run(&[Arc::clone(&fake)], "sexton hooks test oncall").await;
     assert_eq!(nobody.code(), 1);

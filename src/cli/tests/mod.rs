@@ -16,7 +16,6 @@ use super::{
     Cli, Command,
     alerts::Measure,
     exit::Failure,
-    fake::{Fake, letter},
     io::{Io, Screen},
 };
 use crate::{
@@ -25,9 +24,10 @@ use crate::{
         SecretSource, SmallageConfig, SourceConfig, SourceKind,
     },
     event::{EventData, HookTest, Include, JobDead, Lane},
-    ledger::{AlertLedger, JobCounts, Lease, OutboxId, RetryLedger, StoreError},
+    ledger::{JobCounts, Lease, OutboxId, SourceLedger, StoreError, TriageLedger},
     letter::{Attempt, DeadLetter, ErrorInfo, Reason, Verdict},
     rule::{Action, Globs, Matcher, RetryRule, Rules},
+    triage::fake::{Fake, letter},
 };
 
 fn config() -> Config {
@@ -48,6 +48,7 @@ fn config() -> Config {
             url: url("https://user:hush@alerts.test/services/T0/hush?token=hush"),
             format: Format::Standard,
             secrets: vec![SecretSource::Inline(Secret::new("whsec_hush"))],
+            routing_key: None,
             events: vec!["job.dead".into(), "alert.*".into()],
             matcher: Matcher::default(),
             headers: Vec::new(),
@@ -109,16 +110,16 @@ async fn run_under(
     screen: Screen,
     answer: &str,
 ) -> Ran {
-    let ledgers: Vec<Arc<dyn RetryLedger>> =
-        sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn RetryLedger>).collect();
-    let watched: Vec<Arc<dyn AlertLedger>> =
-        sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn AlertLedger>).collect();
+    let ledgers: Vec<Arc<dyn TriageLedger>> =
+        sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn TriageLedger>).collect();
+    let watched: Vec<Arc<dyn SourceLedger>> =
+        sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn SourceLedger>).collect();
     let cli = Cli::try_parse_from(line.split(' ')).unwrap();
     let (mut out, mut err, mut input) = (Vec::new(), Vec::new(), answer.as_bytes());
     let mut io = Io { out: &mut out, err: &mut err, input: &mut input, screen };
     let result = match &cli.command {
         Command::Check(_) => super::check::check(&config(), &mut io),
-        Command::Ls(args) => super::ls::ls(&config().sources, &ledgers, args, &mut io).await,
+        Command::Ls(args) => super::ls::ls(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await,
         Command::Show(args) => super::show::show(&ledgers, args, &mut io).await,
         Command::Errors(args) => super::errors::errors(&ledgers, args, &mut io).await,
         Command::Explain(args) => super::explain::explain(&ledgers, rules, args, &mut io).await,
@@ -130,6 +131,15 @@ async fn run_under(
         }
         Command::Stats(args) => super::stats::stats(&config(), &watched, args, &mut io).await,
         Command::Hooks(args) => super::hooks::hooks(&config(), &ledgers, args, &mut io).await,
+        Command::Groups(args) => {
+            super::groups::groups(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await
+        }
+        Command::Retry(args) => super::act::retry(&ledgers, &rules.unwrap(), args, &mut io).await,
+        Command::Rm(args) => super::act::remove(&ledgers, args, &mut io).await,
+        Command::Purge(args) => super::act::purge(&ledgers, args, &mut io).await,
+        Command::Audit(args) => super::audit::audit(&ledgers, args, &mut io).await,
+        Command::Completions(args) => super::manual::completions(Cli::command(), args, &mut io),
+        Command::Man(args) => super::manual::man(Cli::command(), args, &mut io),
         Command::Run(_) | Command::Demo => unreachable!("not run here"),
     };
     Ran { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), result }

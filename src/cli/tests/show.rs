@@ -1,7 +1,7 @@
 //! `show` and `errors`.
 
 use super::*;
-use crate::cli::attempts::{lives_of, write_lives};
+use crate::{cli::attempts::write_lives, triage::lives_of};
 
 fn failed_three_times() -> DeadLetter {
     let attempt = |number, kind: &str| Attempt {
@@ -117,15 +117,19 @@ job job, task send_email, reason max_attempts
      2  OSError\\r: no
      3  ConnectionError: host 2-0 timed out
 attempts failed in different ways
+
+over all 2 deaths: attempts failed in different ways
 "
     );
+    // An entry stands for its job.
+    assert_eq!(run(&source, "sexton errors 1-0").await.out, ran.out);
     let ran = run(&source, "sexton errors orders/3-0 -o json").await;
     assert_eq!(
         ran.out,
         concat!(
             r#"{"items":[{"source":"orders","entry_id":"3-0","job_id":"other","task":"send_email","#,
             r#""reason":"max_deliveries","died_at":"2026-11-29T17:11:50.500Z","#,
-            r#""error":{"type":null,"message":"delivered 4 times"},"history":"unknown","attempts":[]}]}"#,
+            r#""error":{"type":null,"message":"delivered 4 times"},"history":"unknown","attempts":[]}],"history":"unknown"}"#,
             "\n"
         )
     );

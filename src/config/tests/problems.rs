@@ -181,8 +181,8 @@ fn problems_of_hooks() {
             ("tineout: 1s", r#"6:5: unknown key "tineout" in a hook; did you mean "timeout"?"#),
             ("url_file: x", r#"6:5: both "url" and "url_file" are given; keep one of them"#),
             (
-                "format: pagerduty",
-                r#"6:13: unknown value "pagerduty" for "format"; known formats: standard, cloudevents, flexiq, slack"#,
+                "format: opsgenie",
+                r#"6:13: unknown value "opsgenie" for "format"; known formats: standard, cloudevents, flexiq, slack, pagerduty, alertmanager"#,
             ),
             ("format: cloudevent", r#"6:13: unknown value "cloudevent" for "format"; did you mean "cloudevents"?"#),
             (
@@ -221,8 +221,52 @@ fn problems_of_hooks() {
                 r#"7:11: "unlimited" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
             ),
             (
+                "format: alertmanager\nsecret_file: x",
+                r#"7:5: "secret_file" is given, but nothing signs in the format alertmanager; remove it: what Alertmanager asks for is given with "headers""#,
+            ),
+            (
+                "format: pagerduty\nsecret: hunter2\nrouting_key: ${WORD}",
+                r#"7:5: "secret" is given, but nothing signs in the format pagerduty; remove it: what PagerDuty asks for is "routing_key""#,
+            ),
+            (
+                "format: pagerduty",
+                r#"4:5: "routing_key" is missing in a hook of the format pagerduty; give "routing_key" or "routing_key_file": the key of an Events API v2 integration"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key: 'hunter 2'",
+                r#"7:18: the routing key of "routing_key" holds a character that no such key has; copy it from the integration, without spaces around it"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key: ${EMPTY}",
+                r#"7:18: "routing_key" is empty; give it a value, or remove the key"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key: a\nrouting_key_file: b",
+                r#"8:5: both "routing_key" and "routing_key_file" are given; keep one of them"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key_file: nobody",
+                r#"7:23: cannot read "nobody" for "routing_key_file": No such file or directory (os error 2); check path and permissions; relative paths begin in the working directory"#,
+            ),
+            (
+                "routing_key: hunter2",
+                r#"6:5: "routing_key" is given, but the format standard has none; remove it, or give format: pagerduty"#,
+            ),
+            (
+                "format: slack\nrouting_key_file: x",
+                r#"7:5: "routing_key_file" is given, but the format slack has none; remove it, or give format: pagerduty"#,
+            ),
+            (
                 "events: [dlq.purged]",
                 "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, alert.firing, alert.resolved, hook.test",
+            ),
+            (
+                "format: alertmanager\nevents: [dlq.*, job.retried]",
+                "7:13: none of these events is sent in the format alertmanager; it sends job.dead, job.exhausted, alert.firing, alert.resolved, hook.test",
+            ),
+            (
+                "format: pagerduty\nrouting_key: a\nevents: job.re*",
+                "8:13: none of these events is sent in the format pagerduty; it sends job.dead, job.exhausted, dlq.digest, alert.firing, alert.resolved, hook.test",
             ),
             ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
             (
@@ -308,7 +352,7 @@ fn problems_of_hooks() {
             ),
             (
                 "[x]",
-                r#"2:9: expected a mapping for "hooks", found a text; use these keys: name, url, url_file, format, secret, secret_file, events, match, headers, rate, timeout, give_up_after, include, redact"#,
+                r#"2:9: expected a mapping for "hooks", found a text; use these keys: name, url, url_file, format, secret, secret_file, routing_key, routing_key_file, events, match, headers, rate, timeout, give_up_after, include, redact"#,
             ),
             ("[{ name: a }]", r#"2:9: "url" is missing in a hook; give "url" or "url_file""#),
             (
@@ -418,10 +462,12 @@ hooks:
   - { name: c, url: 'hunter2://x', secret_file: 'whsec_hunter2', headers: { X-A: \"hunter2\\n\" } }
   - { name: e, url: 'http://h', events: ['${WORD}'], match: { source: '${WORD}', error: '${WORD}(', task: '${WORD}[' } }
   - { name: f, url: 'http://h', rate: '${WORD}', include: ['${WORD}'], redact: ['(${WORD}'], headers: '${WORD}' }
+  - { name: g, format: pagerduty, routing_key: 'hunter2 ü' }
+  - { name: h, format: pagerduty, routing_key_file: hunter2://x, secret: hunter2 }
   - { name: d, url: 'xhttps://hunter2', timeout: '${WORD}', format: '${WORD}', match: { group: '${WORD}' } }
 ";
     let found = problems(text);
-    assert!(found.len() >= 19, "{found:#?}");
+    assert!(found.len() >= 22, "{found:#?}");
     assert!(!found.iter().any(|line| line.contains("hunter2")), "{found:#?}");
 }
 

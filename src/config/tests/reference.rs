@@ -54,11 +54,13 @@ fn the_reference_names_every_key_with_its_default() {
         ("client-key.pem", "x"),
         ("chat-url", "https://chat.example.com"),
         ("chat-secret", SECRET),
+        ("pager-key", "R0UTINGKEY"),
     ] {
         std::fs::write(folder.path().join(name), content).unwrap();
     }
     let env = BTreeMap::from(
-        [("BILLING_REDIS_PASSWORD", "x"), ("ONCALL_SECRET", SECRET)].map(|(name, value)| (name.into(), value.into())),
+        [("BILLING_REDIS_PASSWORD", "x"), ("ONCALL_SECRET", SECRET), ("PAGERDUTY_KEY", "R0UTINGKEY")]
+            .map(|(name, value)| (name.into(), value.into())),
     );
     let full = reference_in_full(folder.path());
     let mut problems = Problems::new("full");

@@ -121,6 +121,35 @@ retention: {}
 }
 
 #[test]
+fn pagerduty_and_alertmanager_need_what_they_need_and_no_more() {
+    let text = with_source(
+        "hooks:\n  - { name: pager, format: pagerduty, routing_key: '${WORD}', events: [job.retried, 'alert.*'] }\n  - { name: am, \
+         url: 'http://am:9093', format: alertmanager, rate: 10/s }\n  - { name: eu, url: 'https://eu', format: pagerduty, \
+         routing_key: x }\n",
+    );
+    let hooks = config(&text).hooks;
+    assert_eq!(
+        (hooks[0].format, &hooks[0].url),
+        (Format::PagerDuty, &inline("https://events.pagerduty.com/v2/enqueue"))
+    );
+    assert_eq!((&hooks[0].routing_key, &hooks[0].events[0][..]), (&Some(inline("hunter2")), "job.retried"));
+    assert_eq!((hooks[1].format, &hooks[1].routing_key), (Format::Alertmanager, &None));
+    assert_eq!(hooks[2].url, inline("https://eu"));
+    assert!(!format!("{hooks:?}").contains("hunter2"));
+    let taken =
+        |format: Format| EventType::ALL.into_iter().filter(move |kind| !format.takes(*kind)).collect::<Vec<_>>();
+    let [retried, recovered, digest] = [EventType::JobRetried, EventType::JobRecovered, EventType::DlqDigest];
+    for format in Format::ALL {
+        let expected = match format {
+            Format::PagerDuty => vec![retried, recovered],
+            Format::Alertmanager => vec![retried, recovered, digest],
+            _ => Vec::new(),
+        };
+        assert_eq!(taken(format), expected, "{format:?}");
+    }
+}
+
+#[test]
 fn a_fingerprint_follows_the_values_and_nothing_else() {
     let base = hook("rate: 60/m\nsecret: ${SECRET}").fingerprint;
     assert_eq!(base.len(), 16);

@@ -125,7 +125,11 @@ impl Plan {
                 self.hold(posted.event.id.clone(), posted.event.at, (**digest).clone());
             }
             EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
-                // Nobody waits for a test that is this old; it goes the way of what is rejected while off.
+                // Nothing can stand for these. They are still to be sent, and given up if the outbox loses them.
+                if !pending {
+                    self.choose(posted.id, &posted.event, posted.event.at.0);
+                }
+                return unread;
             }
         }
         self.state.pending.remove(&posted.id);

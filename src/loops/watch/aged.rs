@@ -61,13 +61,13 @@ impl Watch {
             Some(Look { rule, query, aged: Aged::new(rule), seen: 0, young: 0 })
         };
         let mut looks: Vec<Look<'_>> = alerts.iter().filter(|rule| rule.concerns(source)).filter_map(look).collect();
-        let looked = self.look(&mut looks, now, survey).await;
+        let looked = self.read_the_oldest(&mut looks, now, survey).await;
         // Half of what there is to see could be taken for the whole.
         let aged = if looked.is_ok() { looks.into_iter().map(|look| look.aged).collect() } else { Vec::new() };
         (aged, looked)
     }
 
-    async fn look(&self, looks: &mut [Look<'_>], now: Millis, survey: &Survey) -> Result<(), StoreError> {
+    async fn read_the_oldest(&self, looks: &mut [Look<'_>], now: Millis, survey: &Survey) -> Result<(), StoreError> {
         // Where the oldest entry is too young for all, there is nothing to read.
         let age = survey.oldest.map_or(-1, |oldest| now.0.saturating_sub(oldest.0));
         if looks.iter().all(|look| age < millis(look.query.older_than)) {

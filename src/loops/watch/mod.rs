@@ -19,6 +19,7 @@ use crate::{
     alert::{self, Aged, AlertRule, Sample, Summary, Tick, Transition},
     clock::millis,
     config::DigestConfig,
+    event::Lane,
     ledger::{AlertLedger, Lease, StoreError, Survey},
     letter::Millis,
     metrics::Metrics,
@@ -31,6 +32,10 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 const SAMPLES: u32 = 12;
 /// How soon to go on when there is more to read.
 const SOON: Duration = Duration::from_millis(20);
+/// A storm does not wait for the next sample to be counted, for the outbox has room for so much: after so many appends of
+/// this process, but not sooner than this after the last look, it is counted.
+const STORM: u64 = 16;
+const STORM_PAUSE: Duration = Duration::from_millis(500);
 /// Names of fields that a log line tells of.
 const NAMES_TOLD: usize = 8;
 
@@ -59,6 +64,9 @@ pub struct Watch {
     /// When the oldest entries were last looked at, and by which rules.
     aged: Option<(Millis, Arc<[AlertRule]>)>,
     reminded: Option<Millis>,
+    /// How often this process has appended to the deaths lane, and how often it had at the last look.
+    changes: watch::Receiver<u64>,
+    counted: u64,
     /// It has been said that something in the ledger cannot be read.
     told_unreadable: bool,
     /// Incidents that were passed over in the last tick.
@@ -84,6 +92,7 @@ impl Watch {
         rules: watch::Receiver<Arc<Rules>>,
     ) -> Watch {
         Watch {
+            changes: ledger.outbox_changes(Lane::Deaths),
             ledger,
             lease,
             metrics,
@@ -93,8 +102,39 @@ impl Watch {
             kept: None,
             aged: None,
             reminded: None,
+            counted: 0,
             told_unreadable: false,
             passed_over: 0,
+        }
+    }
+
+    /// Looks at the line once; true if there is more to read.
+    pub async fn look(&mut self) -> Result<bool, StoreError> {
+        self.counted = *self.changes.borrow_and_update();
+        // First of all, so that the gauges come whatever ails the watch.
+        let survey = self.survey().await?;
+        match self.watch(&survey).await {
+            // What ails the ledger as a whole is for ingest to notice; if only the watch was changed, it is loaded anew.
+            Err(StoreError::Moved) => Ok(false),
+            looked => looked,
+        }
+    }
+
+    /// Waits for the time of the next sample, or for a storm.
+    async fn rest(&mut self, stop: &CancellationToken) {
+        let counted = self.counted;
+        let (every, changes) = (self.options.every, &mut self.changes);
+        let storm = async {
+            tokio::time::sleep(STORM_PAUSE).await;
+            // Without a sender nothing is appended any more; then the time alone counts.
+            if changes.wait_for(|now| now.wrapping_sub(counted) >= STORM).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(every) => {}
+            () = storm => {}
         }
     }
 
@@ -198,14 +238,11 @@ impl Step for Watch {
         "watch"
     }
 
-    async fn step(&mut self, _stop: &CancellationToken) -> Result<Next, StoreError> {
-        // First of all, so that the gauges come whatever ails the watch.
-        let survey = self.survey().await?;
-        match self.watch(&survey).await {
-            Ok(true) => Ok(Next::After(SOON.min(self.options.every))),
-            // What ails the ledger as a whole is for ingest to notice; if only the watch was changed, it is loaded anew.
-            Ok(false) | Err(StoreError::Moved) => Ok(Next::After(self.options.every)),
-            Err(error) => Err(error),
+    async fn step(&mut self, stop: &CancellationToken) -> Result<Next, StoreError> {
+        if self.look().await? {
+            return Ok(Next::After(SOON));
         }
+        self.rest(stop).await;
+        Ok(Next::Again)
     }
 }

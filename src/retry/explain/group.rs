@@ -174,7 +174,7 @@ mod tests {
                 &closed,
                 &fresh,
                 &[],
-                "Rule flaky retries them, but its window (`* 18 * * *`) is closed until 2026-11-29T18:00:00.000Z (in 47 \
+                "Rule flaky retries them, but its window (`* 18 * * * (UTC)`) is closed until 2026-11-29T18:00:00.000Z (in 47 \
                  minutes).",
             ),
             (

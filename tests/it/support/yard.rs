@@ -7,7 +7,7 @@ use sexton::{
     config::{Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Include, JobDead},
     ledger::{
-        AttachOptions, By, Commit, Committed, Cursor, Death, Flight, HandRetry, JobCounts, Lease, Place,
+        AttachOptions, By, Commit, Committed, Cursor, Death, Flight, HandRetry, JobCounts, Lease, Ledger as _, Place,
         Plan, PlanEnd, Pool, Raised, Refusal, Retried, Retry, Rounds, Settled, SourceLedger, TriageLedger as _,
         TryLease, Verdict,
     },
@@ -50,7 +50,7 @@ pub(crate) struct Yard {
     /// A connection of the test's own.
     pub(crate) con: MultiplexedConnection,
     /// The leader's ledger.
-    pub(crate) ledger: Arc<dyn AlertLedger>,
+    pub(crate) ledger: Arc<dyn SourceLedger>,
     /// The leader's lease.
     pub(crate) lease: Lease,
     /// How far the leader has read.
@@ -65,7 +65,11 @@ pub(crate) type Planner<'a> = &'a (dyn Fn(&DeadLetter, JobCounts) -> Option<Plan
 impl Yard {
     /// With the queue's stream there, and nothing dead yet.
     pub(crate) async fn open() -> Yard {
-        let redis = Redis::start().await;
+        Yard::on(Redis::start().await).await
+    }
+
+    /// The same on this Redis.
+    pub(crate) async fn on(redis: Redis) -> Yard {
         let ledger = open(&redis);
         let mut con = redis.connect().await;
         let TryLease::Acquired(lease) = ledger.try_lease("me", Duration::from_secs(60), 0).await.expect("it is there")
@@ -108,6 +112,20 @@ impl Yard {
             }
         }
         panic!("plans by what is known are not stale")
+    }
+
+    /// What is in the DLQ counts as read, without a word about it; how far that is.
+    pub(crate) async fn skip_to_the_end(&mut self) -> Cursor {
+        let batch = self.ledger.read(&self.cursor, 10_000, None).await.expect("Redis is there");
+        let commit = Commit {
+            from: self.cursor.clone(),
+            to: batch.cursor.clone(),
+            deaths: batch.letters.iter().map(|letter| Death { event: None, ..death(letter, None) }).collect(),
+            existing: None,
+            generation: self.generation,
+        };
+        self.ledger.commit(&self.lease, commit).await.expect("the lease is ours");
+        batch.cursor
     }
 
     /// The retry of an entry as it stands now, allowed by everything.

@@ -3,7 +3,7 @@
 
 use super::log::{Extent, Log};
 use crate::{
-    ledger::{self, Flight, JobCounts, Overview, Prospects, Refusal, RetryLedger},
+    ledger::{self, Flight, JobCounts, Overview, Prospects, Refusal, TriageLedger},
     letter::{DeadLetter, Millis},
     retry::{Aloft, Explanation, Facts, Here, Learnt, PoolLearnt, State, explain, place},
     rule::{Decision, Rules, Terms},
@@ -31,7 +31,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Looks at an entry.
-    pub(super) async fn look(ledger: &dyn RetryLedger, entry_id: &str) -> ledger::Result<Entry> {
+    pub(super) async fn look(ledger: &dyn TriageLedger, entry_id: &str) -> ledger::Result<Entry> {
         // It also brings the store's time.
         let overview = ledger.overview().await?;
         let letter = ledger.entry(entry_id).await?.map(|raw| raw.letter);
@@ -78,7 +78,7 @@ impl Entry {
     }
 }
 
-async fn counts(ledger: &dyn RetryLedger, job_id: &str) -> ledger::Result<JobCounts> {
+async fn counts(ledger: &dyn TriageLedger, job_id: &str) -> ledger::Result<JobCounts> {
     if job_id.is_empty() {
         return Ok(JobCounts::default());
     }
@@ -105,7 +105,7 @@ pub(super) struct Around {
 impl Around {
     /// Looks around an entry that is this letter.
     pub(super) async fn look(
-        ledger: &dyn RetryLedger,
+        ledger: &dyn TriageLedger,
         entry: &Entry,
         letter: &DeadLetter,
         rules: &Rules,

@@ -1,7 +1,7 @@
 //! The lines of the audit log about an entry and its job.
 
 use crate::{
-    ledger::{self, AuditLine, RetryLedger},
+    ledger::{self, AuditLine, TriageLedger},
     letter::Millis,
 };
 
@@ -54,7 +54,7 @@ impl Log {
     /// Searches the log from its newest line on. A job that is not known yet (empty) is taken from the first line about
     /// the entry.
     pub(super) async fn search(
-        ledger: &dyn RetryLedger,
+        ledger: &dyn TriageLedger,
         entry_id: &str,
         job_id: &str,
         extent: Extent,

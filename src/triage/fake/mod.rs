@@ -1,30 +1,37 @@
-//! A ledger in memory, for the tests of the commands: what they read and write, and nothing else.
+//! A ledger in memory, for the tests of triage and of the commands: what they read and write, and nothing else.
 
-use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+mod hands;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::{
-    alert::Fields,
     clock::StoreClock,
     event::{Event, EventData, Lane},
     ledger::{
-        AlertLedger, AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Flight,
-        JobCounts, Judge, Judging, Lease, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place, PlanEnd, Pool,
-        PoolView, Posted, Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane, SavedWatch,
-        Settled, Sights, Standing, StoreError, Survey, TryLease, Waiting,
+        AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Flight, JobCounts,
+        Judge, Judging, Lease, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place, PlanEnd, Pool, PoolView, Posted,
+        Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane, Settled, Sights, Standing,
+        StoreError, Survey, TryLease, Waiting,
     },
     letter::{DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict},
 };
 
+use self::hands::Hands;
+
 /// The store's time when a fake is made.
-pub(super) fn now() -> Millis {
+pub(crate) fn now() -> Millis {
     Millis(1_795_972_370_500)
 }
 
 /// A letter that was buried `age` seconds ago.
-pub(super) fn letter(entry_id: &str, age: i64) -> DeadLetter {
+pub(crate) fn letter(entry_id: &str, age: i64) -> DeadLetter {
     DeadLetter {
         entry_id: entry_id.to_owned(),
         job_id: format!("job-{entry_id}"),
@@ -49,54 +56,55 @@ pub(super) fn letter(entry_id: &str, age: i64) -> DeadLetter {
 }
 
 /// A source in memory.
-pub(super) struct Fake {
+pub(crate) struct Fake {
     name: String,
     clock: StoreClock,
     /// The DLQ, oldest first.
-    letters: Vec<DeadLetter>,
+    letters: Mutex<Vec<DeadLetter>>,
     /// The fields every entry is recorded with.
-    pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// What the ledger knows of jobs.
-    pub(super) jobs: BTreeMap<String, JobCounts>,
+    pub(crate) jobs: BTreeMap<String, JobCounts>,
     /// Who leads.
-    pub(super) leader: Option<Lease>,
+    pub(crate) leader: Option<Lease>,
     /// Entries not read yet, while somebody leads.
-    pub(super) lag: u64,
+    pub(crate) lag: u64,
     /// By which rules the ledger works.
-    pub(super) judging: Judging,
+    pub(crate) judging: Judging,
     /// The due index: entries with their times.
-    pub(super) due: BTreeMap<String, Millis>,
+    pub(crate) due: BTreeMap<String, Millis>,
     /// What stands in the way of every retry.
-    pub(super) prospects: Prospects,
+    pub(crate) prospects: Prospects,
     /// What has been learnt.
-    pub(super) learnt: BTreeMap<(Pool, Option<String>), String>,
+    pub(crate) learnt: BTreeMap<(Pool, Option<String>), String>,
     /// Retries in flight.
-    pub(super) flights: Vec<Flight>,
+    pub(crate) flights: Vec<Flight>,
     /// The due index in numbers.
-    pub(super) waiting: Waiting,
+    pub(crate) waiting: Waiting,
     /// The audit log, newest first.
-    pub(super) log: Vec<AuditLine>,
+    pub(crate) log: Vec<AuditLine>,
     /// The watch as it was saved last.
-    pub(super) watch: BTreeMap<String, String>,
+    pub(crate) watch: BTreeMap<String, String>,
     /// Every operation fails with this.
-    pub(super) broken: Option<StoreError>,
+    pub(crate) broken: Option<StoreError>,
     /// The state of the lanes by hook and lane.
-    pub(super) lanes: Mutex<BTreeMap<(String, &'static str), SavedLane>>,
+    pub(crate) lanes: Mutex<BTreeMap<(String, &'static str), SavedLane>>,
     /// Both lanes' events.
-    pub(super) outbox: Mutex<Vec<Posted>>,
+    pub(crate) outbox: Mutex<Vec<Posted>>,
     /// So many edits of lanes are refused because somebody else saved in between.
-    pub(super) moves: Mutex<u32>,
+    pub(crate) moves: Mutex<u32>,
+    hands: Mutex<Hands>,
 }
 
 impl Fake {
     /// With these letters, oldest first.
-    pub(super) fn new(name: &str, letters: Vec<DeadLetter>) -> Fake {
+    pub(crate) fn new(name: &str, letters: Vec<DeadLetter>) -> Fake {
         let clock = StoreClock::default();
         clock.set(now());
         Fake {
             name: name.to_owned(),
             clock,
-            letters,
+            letters: Mutex::new(letters),
             fields: Vec::new(),
             jobs: BTreeMap::new(),
             leader: None,
@@ -113,27 +121,40 @@ impl Fake {
             lanes: Mutex::default(),
             outbox: Mutex::default(),
             moves: Mutex::default(),
+            hands: Mutex::default(),
         }
     }
 
     /// The letters, oldest first.
-    pub(super) fn letters_mut(&mut self) -> &mut Vec<DeadLetter> {
-        &mut self.letters
+    pub(crate) fn letters_mut(&mut self) -> &mut Vec<DeadLetter> {
+        self.letters.get_mut().unwrap()
+    }
+
+    /// Puts a letter in its place.
+    fn put_back(&self, letter: DeadLetter) {
+        let position = |letter: &DeadLetter| letter.entry_id.parse::<OutboxId>().unwrap_or_default();
+        let mut letters = self.letters();
+        letters.push(letter);
+        letters.sort_by_key(position);
+    }
+
+    fn letters(&self) -> MutexGuard<'_, Vec<DeadLetter>> {
+        self.letters.lock().unwrap()
     }
 
     /// Takes this letter for the only one there is.
-    pub(super) fn set_letter(&mut self, letter: DeadLetter) {
-        self.letters = vec![letter];
+    pub(crate) fn set_letter(&mut self, letter: DeadLetter) {
+        *self.letters_mut() = vec![letter];
     }
 
     /// Saves a lane's state.
-    pub(super) fn set_lane(&self, hook: &str, lane: Lane, state: &str) {
+    pub(crate) fn set_lane(&self, hook: &str, lane: Lane, state: &str) {
         let saved = SavedLane { revision: 1, state: state.to_owned() };
         self.lanes.lock().unwrap().insert((hook.to_owned(), lane.as_str()), saved);
     }
 
     /// Puts an event into the outbox.
-    pub(super) fn post(&self, id: OutboxId, data: EventData) {
+    pub(crate) fn post(&self, id: OutboxId, data: EventData) {
         let event = Event { id: format!("msg_{id}"), at: Millis(i64::try_from(id.ms).unwrap()), data };
         self.outbox.lock().unwrap().push(Posted { id, event });
     }
@@ -277,11 +298,12 @@ impl Ledger for Fake {
     async fn overview(&self) -> Result<Overview> {
         self.works()?;
         let outbox = [self.outbox_len(Lane::ALL[0]).await?, self.outbox_len(Lane::ALL[1]).await?];
+        let letters = self.letters();
         Ok(Overview {
-            entries: self.letters.len() as u64,
-            oldest: self.letters.first().map(|letter| letter.died_at),
-            newest: self.letters.last().map(|letter| letter.died_at),
-            added: self.letters.len() as u64 + 7,
+            entries: letters.len() as u64,
+            oldest: letters.first().map(|letter| letter.died_at),
+            newest: letters.last().map(|letter| letter.died_at),
+            added: letters.len() as u64 + 7,
             lag: self.leader.as_ref().map(|_| self.lag),
             deaths: 5,
             leader: self.leader.clone(),
@@ -291,13 +313,15 @@ impl Ledger for Fake {
 
     async fn entry(&self, entry_id: &str) -> Result<Option<RawLetter>> {
         self.works()?;
-        let found = self.letters.iter().find(|letter| letter.entry_id == entry_id);
+        let letters = self.letters();
+        let found = letters.iter().find(|letter| letter.entry_id == entry_id);
         Ok(found.map(|letter| RawLetter { letter: letter.clone(), fields: self.fields.clone() }))
     }
 
     async fn page(&self, before: Option<&str>, max: usize) -> Result<DlqPage> {
         self.works()?;
-        let newest_first = self.letters.iter().rev();
+        let letters = self.letters();
+        let newest_first = letters.iter().rev();
         let rest: Vec<_> = match before {
             None => newest_first.collect(),
             Some(before) => newest_first.skip_while(|letter| letter.entry_id != before).skip(1).collect(),
@@ -348,8 +372,14 @@ impl RetryLedger for Fake {
         not_here()
     }
 
-    async fn standing(&self, _: &[String]) -> Result<Vec<Option<Standing>>> {
-        not_here()
+    async fn standing(&self, entries: &[String]) -> Result<Vec<Option<Standing>>> {
+        self.works()?;
+        let letters = self.letters();
+        let standing = |letter: &DeadLetter| Standing {
+            letter: letter.clone(),
+            job: self.jobs.get(&letter.job_id).copied().unwrap_or_default(),
+        };
+        Ok(entries.iter().map(|id| letters.iter().find(|letter| letter.entry_id == *id).map(standing)).collect())
     }
 
     async fn retry(&self, _: &Lease, _: u64, _: Vec<Retry>) -> Result<Vec<Retried>> {
@@ -404,29 +434,5 @@ impl RetryLedger for Fake {
             .map_or(0, |before| self.log.iter().position(|line| line.id == before).map_or(self.log.len(), |at| at + 1));
         let since = since.unwrap_or_default();
         Ok(self.log[from..].iter().take_while(|line| line.at >= since).take(max).cloned().collect())
-    }
-}
-
-#[async_trait]
-impl AlertLedger for Fake {
-    async fn load_watch(&self) -> Result<SavedWatch> {
-        self.works()?;
-        Ok(SavedWatch { revision: 1, fields: self.watch.clone().into_iter().collect() })
-    }
-
-    async fn save_watch(&self, _: &Lease, _: u64, _: &Fields, _: &[EventData]) -> Result<u64> {
-        not_here()
-    }
-
-    async fn counted_until(&self) -> Result<Option<OutboxId>> {
-        not_here()
-    }
-
-    async fn browse(&self, after: &Cursor, max: usize) -> Result<Batch> {
-        self.works()?;
-        let rest = self.letters.iter().skip_while(|letter| !self.is_after(&letter.entry_id, after));
-        let letters: Vec<DeadLetter> = rest.take(max).cloned().collect();
-        let cursor = letters.last().map_or_else(|| after.clone(), |last| Cursor(last.entry_id.clone()));
-        Ok(Batch { caught_up: letters.len() < max, letters, cursor, heaviest: 0 })
     }
 }
