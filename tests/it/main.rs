@@ -3,6 +3,7 @@
 
 mod alertmanager;
 mod alerts;
+mod alerts_command;
 mod architecture;
 mod cli;
 mod closed_loop;
@@ -21,6 +22,7 @@ mod outcomes;
 mod pagerduty;
 mod plan_ledger;
 mod port;
+mod prometheus;
 mod readme;
 mod replicas;
 mod retry_crashes;
