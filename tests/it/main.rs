@@ -4,6 +4,7 @@
 mod alertmanager;
 mod alerts;
 mod api;
+mod alerts_command;
 mod architecture;
 mod cli;
 mod closed_loop;
@@ -22,6 +23,7 @@ mod outcomes;
 mod pagerduty;
 mod plan_ledger;
 mod port;
+mod prometheus;
 mod readme;
 mod replicas;
 mod retention;

@@ -190,19 +190,6 @@ fn digest() -> EventData {
     EventData::Digest(Box::new(tally.digest("orders", "rate")))
 }
 
-/// What retention removed in one go.
-fn purge() -> Purge {
-    Purge {
-        source: "orders".to_owned(),
-        why: "retention".to_owned(),
-        by: "retention".to_owned(),
-        note: Some("max_age 30d".to_owned()),
-        count: 12_034,
-        oldest_died_at: rfc3339(Millis(1_793_294_905_000)),
-        newest_died_at: rfc3339(Millis(1_793_381_305_000)),
-    }
-}
-
 /// When [`alert`] fired: ten minutes after the first death of its group.
 fn fired() -> Millis {
     Millis(died(&sample(1)).0 + 600_000)
@@ -259,6 +246,19 @@ fn over() -> Alert {
         summary: summary.to_owned(),
         groups: Vec::new(),
         ..alert()
+    }
+}
+
+/// What retention removed in one go.
+fn purge() -> Purge {
+    Purge {
+        source: "orders".to_owned(),
+        why: "retention".to_owned(),
+        by: "retention".to_owned(),
+        note: Some("max_age 30d".to_owned()),
+        count: 12_034,
+        oldest_died_at: rfc3339(Millis(1_793_294_905_000)),
+        newest_died_at: rfc3339(Millis(1_793_381_305_000)),
     }
 }
 

@@ -54,9 +54,9 @@ fn the_reference_names_every_key_with_its_default() {
         ("client-key.pem", "x"),
         ("chat-url", "https://chat.example.com"),
         ("chat-secret", SECRET),
+        ("pager-key", "R0UTINGKEY"),
         ("token", "0123456789abcdef"),
         ("ci-token", "another-0123456789"),
-        ("pager-key", "R0UTINGKEY"),
     ] {
         std::fs::write(folder.path().join(name), content).unwrap();
     }

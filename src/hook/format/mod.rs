@@ -177,17 +177,6 @@ mod samples {
         event(EventData::Digest(Box::new(digest_of(deaths(940), deaths(900)))))
     }
 
-    pub(super) fn purged() -> Event {
-        event(EventData::Purged(Purge {
-            source: "orders".to_owned(),
-            why: "purge".to_owned(),
-            by: "anna@host".to_owned(),
-            note: Some("<!channel> old".to_owned()),
-            count: 900_000,
-            ..Purge::default()
-        }))
-    }
-
     /// As `digest:` asks for it.
     pub(super) fn summary() -> Event {
         let counts = Counts { deaths: 12, retried: 5, recovered: 3, exhausted: 0 };
@@ -260,6 +249,17 @@ mod samples {
             ..alert()
         };
         Event { at: Millis(1_795_973_570_488), ..event(EventData::AlertResolved(Box::new(over))) }
+    }
+
+    pub(super) fn purged() -> Event {
+        event(EventData::Purged(Purge {
+            source: "orders".to_owned(),
+            why: "purge".to_owned(),
+            by: "anna@host".to_owned(),
+            note: Some("<!channel> old".to_owned()),
+            count: 900_000,
+            ..Purge::default()
+        }))
     }
 
     pub(super) fn test() -> Event {

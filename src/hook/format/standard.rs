@@ -46,9 +46,9 @@ mod tests {
             (samples::recovered(), "job.recovered"),
             (samples::exhausted(), "job.exhausted"),
             (samples::digest(), "dlq.digest"),
-            (samples::purged(), "dlq.purged"),
             (samples::summary(), "dlq.digest"),
             (samples::firing(), "alert.firing"),
+            (samples::purged(), "dlq.purged"),
             (samples::test(), "hook.test"),
         ] {
             let value = samples::parsed(&body(&event));
