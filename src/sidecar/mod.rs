@@ -13,7 +13,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::rules::RulesWatch;
+use self::{
+    rules::RulesWatch,
+    source::{Watch, Wishes},
+};
 use crate::{
     config::{Config, SourceConfig},
     http::{self, Serving},
@@ -81,16 +84,9 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
 
     let mut parts = JoinSet::new();
     for ledger in ledgers {
-        let watch = source::Watch::new(
-            ledger,
-            Arc::clone(&config),
-            rules.subscribe(),
-            rules.subscribe_to_alerts(),
-            asked.subscribe(),
-            Arc::clone(&metrics),
-            &holder,
-            stop.clone(),
-        );
+        let wishes = Wishes { rules: rules.subscribe(), alerts: rules.subscribe_to_alerts(), asked: asked.subscribe() };
+        let metrics = Arc::clone(&metrics);
+        let watch = Watch::new(ledger, Arc::clone(&config), wishes, metrics, &holder, stop.clone());
         parts.spawn(watch.run());
     }
     let told = stop.clone();

@@ -2,7 +2,7 @@
 
 use axum::{
     body::Body,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
@@ -15,11 +15,9 @@ use crate::{
 
 /// Their media type.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
-/// What the type of a problem begins with.
-const TYPE: &str = "urn:sexton:problem:";
-/// When to ask again while a store is in trouble, or this port busy.
-const ASK_AGAIN: u32 = 5;
-const ASK_AGAIN_SOON: u32 = 1;
+/// When to ask again while a store is in trouble, or this port busy; in seconds.
+const ASK_AGAIN: u16 = 5;
+const ASK_AGAIN_SOON: u16 = 1;
 
 /// A problem document (RFC 9457).
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -31,7 +29,7 @@ const ASK_AGAIN_SOON: u32 = 1;
 pub(super) struct Problem {
     /// What kind of problem it is.
     #[serde(rename = "type")]
-    kind: String,
+    kind: &'static str,
     /// The same in words.
     title: &'static str,
     /// The HTTP status.
@@ -39,7 +37,7 @@ pub(super) struct Problem {
     /// What is wrong here, and what to do about it.
     detail: String,
     /// The path that was asked for.
-    instance: String,
+    instance: Box<str>,
     /// What is wrong, one by one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
@@ -48,7 +46,32 @@ pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'static str>,
     #[serde(skip)]
-    headers: Vec<(header::HeaderName, String)>,
+    header: Header,
+}
+
+/// What a problem says in a header, too.
+#[derive(Clone, Copy, Debug)]
+enum Header {
+    /// Nothing.
+    None,
+    /// When to ask again, in seconds.
+    RetryAfter(u16),
+    /// How to prove who one is; whether what was tried did not.
+    Challenge { tried: bool },
+}
+
+impl Header {
+    fn in_words(self) -> Option<(HeaderName, HeaderValue)> {
+        match self {
+            Header::None => None,
+            Header::RetryAfter(seconds) => Some((header::RETRY_AFTER, HeaderValue::from(seconds))),
+            Header::Challenge { tried } => {
+                let challenge =
+                    if tried { "Bearer realm=\"sexton\", error=\"invalid_token\"" } else { "Bearer realm=\"sexton\"" };
+                Some((header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge)))
+            }
+        }
+    }
 }
 
 /// One thing that is wrong with a request.
@@ -77,22 +100,17 @@ impl Wrong {
 }
 
 impl Problem {
-    fn new(status: StatusCode, kind: &str, title: &'static str, detail: impl Into<String>) -> Problem {
+    fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
         Problem {
-            kind: format!("{TYPE}{kind}"),
+            kind,
             title,
             status: status.as_u16(),
             detail: detail.into(),
-            instance: String::new(),
+            instance: Box::default(),
             errors: Vec::new(),
             refusal: None,
-            headers: Vec::new(),
+            header: Header::None,
         }
-    }
-
-    fn with(mut self, name: header::HeaderName, value: impl ToString) -> Problem {
-        self.headers.push((name, value.to_string()));
-        self
     }
 
     /// 400.
@@ -104,81 +122,93 @@ impl Problem {
             },
             several => format!("{} things are wrong; see errors", several.len()),
         };
-        Problem { errors, ..Problem::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail) }
+        Problem {
+            errors,
+            ..Problem::new(StatusCode::BAD_REQUEST, "urn:sexton:problem:invalid-request", "Invalid request", detail)
+        }
     }
 
     /// 401: a token is needed, or the one given is not known.
     pub(super) fn unauthorized(given: bool) -> Problem {
-        let (detail, challenge) = match given {
-            true => ("this token is not known here", "Bearer realm=\"sexton\", error=\"invalid_token\""),
-            false => ("send a token: Authorization: Bearer TOKEN", "Bearer realm=\"sexton\""),
-        };
-        Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Unauthorized", detail)
-            .with(header::WWW_AUTHENTICATE, challenge)
+        let detail = if given { "this token is not known here" } else { "send a token: Authorization: Bearer TOKEN" };
+        let unauthorized =
+            Problem::new(StatusCode::UNAUTHORIZED, "urn:sexton:problem:unauthorized", "Unauthorized", detail);
+        Problem { header: Header::Challenge { tried: given }, ..unauthorized }
     }
 
     /// 403: no token is configured, so nothing can be changed.
     pub(super) fn read_only() -> Problem {
         let detail = "this API only reads: no token is configured; set http.token_file or http.tokens";
-        Problem::new(StatusCode::FORBIDDEN, "read-only", "Read only", detail)
+        Problem::new(StatusCode::FORBIDDEN, "urn:sexton:problem:read-only", "Read only", detail)
     }
 
     /// 404.
     pub(super) fn not_found(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
+        Problem::new(StatusCode::NOT_FOUND, "urn:sexton:problem:not-found", "Not found", detail)
     }
 
     /// 405. Which methods there are is in `Allow`.
     pub(super) fn method(method: &str) -> Problem {
         let detail = format!("{method} cannot be used here; the header Allow says what can");
-        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Method not allowed", detail)
+        Problem::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "urn:sexton:problem:method-not-allowed",
+            "Method not allowed",
+            detail,
+        )
     }
 
     /// 408.
     pub(super) fn slow_body() -> Problem {
         let detail = "the body did not arrive in time; send it at once";
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "request-timeout", "Request timeout", detail)
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "urn:sexton:problem:request-timeout", "Request timeout", detail)
     }
 
     /// 409: it was not done, for this reason.
     pub(super) fn refused(refusal: &'static str, detail: impl Into<String>) -> Problem {
-        let refused = Problem::new(StatusCode::CONFLICT, "refused", "Refused", detail);
+        let refused = Problem::new(StatusCode::CONFLICT, "urn:sexton:problem:refused", "Refused", detail);
         Problem { refusal: Some(refusal), ..refused }
     }
 
     /// 413.
     pub(super) fn too_large(most: usize) -> Problem {
         let detail = format!("the body is larger than {most} bytes; a filter needs far less");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large", detail)
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "urn:sexton:problem:too-large", "Too large", detail)
     }
 
     /// 415.
     pub(super) fn media_type() -> Problem {
         let detail = "send JSON, with Content-Type: application/json";
-        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", "Unsupported media type", detail)
+        Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "urn:sexton:problem:unsupported-media-type",
+            "Unsupported media type",
+            detail,
+        )
     }
 
     /// 429.
     pub(super) fn busy() -> Problem {
         let detail = "too many requests at the same time; ask again, one after the other";
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "Too many requests", detail)
-            .with(header::RETRY_AFTER, ASK_AGAIN_SOON)
+        let busy = Problem::new(StatusCode::TOO_MANY_REQUESTS, "urn:sexton:problem:busy", "Too many requests", detail);
+        Problem { header: Header::RetryAfter(ASK_AGAIN_SOON), ..busy }
     }
 
     /// 500.
     fn internal(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", detail)
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "urn:sexton:problem:internal", "Internal error", detail)
     }
 
     /// 503: it took too long.
     pub(super) fn took_too_long() -> Problem {
         let detail = "this took too long: the store is slow, or there is much to look at; narrow it down, with \
                       newer_than for instance";
-        Problem::unavailable("timeout", "Timeout", detail)
+        Problem::unavailable("urn:sexton:problem:timeout", "Timeout", detail)
     }
 
-    fn unavailable(kind: &str, title: &'static str, detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, title, detail).with(header::RETRY_AFTER, ASK_AGAIN)
+    fn unavailable(kind: &'static str, title: &'static str, detail: impl Into<String>) -> Problem {
+        let unavailable = Problem::new(StatusCode::SERVICE_UNAVAILABLE, kind, title, detail);
+        Problem { header: Header::RetryAfter(ASK_AGAIN), ..unavailable }
     }
 
     /// 503, or 500 where nobody foresaw it.
@@ -186,9 +216,11 @@ impl Problem {
         let detail = format!("source {source}: {error}");
         match error {
             StoreError::Unavailable(_) | StoreError::NoWrites(_) | StoreError::Denied(_) => {
-                Problem::unavailable("store", "Store in trouble", detail)
+                Problem::unavailable("urn:sexton:problem:store", "Store in trouble", detail)
             }
-            StoreError::Fenced | StoreError::Moved => Problem::unavailable("contended", "Contended", detail),
+            StoreError::Fenced | StoreError::Moved => {
+                Problem::unavailable("urn:sexton:problem:contended", "Contended", detail)
+            }
             StoreError::Unexpected(_) => Problem::internal(detail),
         }
     }
@@ -202,15 +234,11 @@ impl Problem {
 
     /// As it is sent, for a request of this path.
     pub(super) fn render(mut self, path: &str) -> Response {
-        path.clone_into(&mut self.instance);
+        self.instance = path.into();
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
-        for (name, value) in self.headers {
-            if let Ok(value) = HeaderValue::from_str(&value) {
-                response.headers_mut().insert(name, value);
-            }
-        }
+        response.headers_mut().extend(self.header.in_words());
         response
     }
 }
@@ -230,7 +258,7 @@ impl From<Error> for Problem {
         match error {
             Error::Store { of, error } => Problem::store(&of, &error),
             Error::Cursor(text, why) => Problem::invalid(vec![Wrong::in_query("after", format!("{text:?} {why}"))]),
-            Error::Contended(_) => Problem::unavailable("contended", "Contended", error.to_string()),
+            Error::Contended(_) => Problem::unavailable("urn:sexton:problem:contended", "Contended", error.to_string()),
         }
     }
 }

@@ -16,10 +16,15 @@ const EXAMPLES: &str = "20";
 async fn every_operation_that_is_described_is_served_and_knows_its_parameters() {
     let stage = Stage::with(1).await;
     let description = stage.http.ask(Ask::get("/openapi.json")).await.with(200);
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     assert_eq!(description["openapi"], "3.1.0");
     let (mut served, mut ids) = (0, Vec::new());
     for (path, operations) in description["paths"].as_object().unwrap() {
         let path = path.strip_prefix("/api/v1").unwrap();
+        for method in operations.as_object().unwrap().keys() {
+            let named = format!("`{} {path}`", method.to_uppercase());
+            assert!(readme.contains(&named), "README.md does not tell of {named}");
+        }
         let path = path.replace("{source}", "orders").replace("{entry}", &stage.ids[0]).replace("{id}", "0");
         for (method, operation) in operations.as_object().unwrap() {
             // Refused before anything is done.
