@@ -1,7 +1,7 @@
 //! What of an event leaves for one hook: only what it `include`s, with its `redact` patterns blanked out.
 //!
 //! Blanked out in: task, queue, reason, error type and message, traceback, the attempts' errors, the payload, a trace
-//! context that is none, the summary of a test or an alert, what an alert says of retries, and the values of its labels;
+//! context that is none, the summary of a test or an alert, the note of a purge, what an alert says of retries, and the values of its labels;
 //! in everything about a job or an alert, and in the groups and samples of digests alike. Left as they are: source, entry
 //! and job id, group, incident, times, numbers, the history's verdict, names of rules and hooks. Labels say which alert it
 //! is: the same value is blanked out in the same way whenever it leaves, so what was opened is also closed. A payload
@@ -73,6 +73,7 @@ impl Leaving {
                     }
                 }
             }
+            EventData::Purged(purge) => self.some(&mut purge.note),
             EventData::HookTest(test) => self.text(&mut test.summary),
         }
         event

@@ -7,7 +7,9 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use sexton::{
     config::{self, Format},
     delivery::Outcome,
-    event::{Alert, AlertGroup, Event, EventData, EventType, HookTest, Include, JobDead, JobRetry, Tally, rfc3339},
+    event::{
+        Alert, AlertGroup, Event, EventData, EventType, HookTest, Include, JobDead, JobRetry, Purge, Tally, rfc3339,
+    },
     hook::{body, of_status},
     letter::Millis,
     metrics,
@@ -85,6 +87,7 @@ fn parts() -> Vec<(&'static str, String)> {
         ("job.recovered", example(EventData::JobRecovered(Box::new(retry(Some(recovered())))), recovered())),
         ("job.exhausted", example(EventData::JobExhausted(Box::new(exhausted())), died(&exhausted()))),
         ("dlq.digest", example(digest(), Millis(1_795_973_305_000))),
+        ("dlq.purged", example(EventData::Purged(purge()), Millis(1_795_973_305_000))),
         ("alert.firing", example(EventData::AlertFiring(Box::new(alert())), fired())),
         ("alert.resolved", example(EventData::AlertResolved(Box::new(over())), Millis(fired().0 + 2_700_000))),
         ("hook.test", example(EventData::HookTest(hook_test()), Millis(1_795_973_305_000))),
@@ -243,6 +246,19 @@ fn over() -> Alert {
         summary: summary.to_owned(),
         groups: Vec::new(),
         ..alert()
+    }
+}
+
+/// What retention removed in one go.
+fn purge() -> Purge {
+    Purge {
+        source: "orders".to_owned(),
+        why: "retention".to_owned(),
+        by: "retention".to_owned(),
+        note: Some("max_age 30d".to_owned()),
+        count: 12_034,
+        oldest_died_at: rfc3339(Millis(1_793_294_905_000)),
+        newest_died_at: rfc3339(Millis(1_793_381_305_000)),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The commands as people type them, against sources in memory: what comes out, byte for byte, and how it ends.
 
+mod acts;
 mod alerts;
 mod explain;
+mod groups;
 mod hooks;
 mod ls;
 mod rules;
@@ -59,7 +61,8 @@ fn config() -> Config {
             redact: Vec::new(),
             fingerprint: "f1".into(),
         }],
-        http: HttpConfig { listen: "127.0.0.1:0".into() },
+        http: HttpConfig { listen: "127.0.0.1:0".into(), tokens: Vec::new() },
+        retention: crate::config::RetentionConfig::default(),
         lease_ttl: Duration::from_secs(10),
         sample_every: Duration::from_secs(5),
         outbox: OutboxConfig { cap: 50_000, keep: Duration::from_secs(86_400) },

@@ -399,8 +399,38 @@ fn problems_of_the_rest() {
                 "http: { listen: ':9640' }",
                 r#"2:17: expected an IP address and a port for "listen", found ":9640"; write it like 0.0.0.0:9640 (any IPv4 address), 127.0.0.1:9640 or [::]:9640"#,
             ),
-            ("http: { token: hunter2 }", r#"2:9: "token" in http is not available in this version; remove it"#),
-            ("http: { token_file: x }", r#"2:9: "token_file" in http is not available in this version; remove it"#),
+            (
+                "http: { token: hunter2 }",
+                r#"2:16: this token has 7 characters, and needs at least 16; make one with: openssl rand -hex 32"#,
+            ),
+            (
+                "http: { token: 'sixteen blanks in' }",
+                r#"2:16: this token has characters that no request can carry; make one with: openssl rand -hex 32"#,
+            ),
+            (
+                "http: { token_file: x }",
+                r#"2:21: cannot read "x" for "token_file": No such file or directory (os error 2); check path and permissions; relative paths begin in the working directory"#,
+            ),
+            (
+                "http: { token: 0123456789abcdef, token_file: x }",
+                r#"2:34: both "token" and "token_file" are given; keep one of them"#,
+            ),
+            (
+                "http: { tokens: [{ name: ci }] }",
+                r#"2:18: "token" is missing in a token; give "token" or "token_file""#,
+            ),
+            (
+                "http: { tokens: [{ token: 0123456789abcdef }] }",
+                r#"2:18: "name" is missing in a token; give the token a name"#,
+            ),
+            (
+                "http: { token: 0123456789abcdef, tokens: [{ name: ci, token: 0123456789abcdef }] }",
+                r#"2:62: this is the token of "default" again; give every name a token of its own"#,
+            ),
+            (
+                "http: { token: 0123456789abcdef, tokens: [{ name: default, token: 0123456789abcdeg }] }",
+                r#"2:51: the name "default" is taken by the token in line 2; give every one a name of its own"#,
+            ),
             ("log: { level: inof }", r#"2:15: expected a log level for "level", found "inof"; did you mean "info"?"#),
             ("log: { format: jsno }", r#"2:16: unknown value "jsno" for "format"; did you mean "json"?"#),
             (
@@ -419,10 +449,8 @@ fn problems_of_the_rest() {
                 "rules: rules/",
                 r#"2:8: expected a list for "rules", found a text; write each item behind a dash, or [] for none"#,
             ),
-            (
-                "retention: { max_age: 30d }",
-                r#"2:1: "retention" is not available in this version; remove it, or write retention: {}"#,
-            ),
+            ("retention: { max_age: 30s }", r#"2:23: "max_age" is too short: "30s"; give 1m to 3650d"#),
+            ("retention: { max_entries: 0 }", r#"2:27: "max_entries" is too small: "0"; give at least 1"#),
         ],
     );
 }

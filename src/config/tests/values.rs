@@ -15,6 +15,7 @@ fn a_whole_configuration() {
         ("client.pem", "-"),
         ("client.key", "-"),
         ("hook-url", "https://chat.example.com/services/T0/B0/x\n"),
+        ("token", "0123456789abcdef\n"),
         ("new", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz\n"),
     ] {
         std::fs::write(folder.path().join(name), content).unwrap();
@@ -54,13 +55,16 @@ hooks:
   - { name: flexiq, url: "http://127.0.0.1:8080/", format: flexiq, secret: any text, rate: unlimited }
   - { name: files, url: "http://h", secret_file: new }
 announce_existing: ${FLAG}
-http: { listen: "[::]:80" }
+http:
+  listen: "[::]:80"
+  token_file: token
+  tokens: [{ name: ci, token: another-0123456789 }]
 lease: { ttl: 1500ms }
 sample_every: 1m
 outbox: { cap: 100, keep: 0s }
 log: { format: text, level: "warn,sexton::hook=debug" }
 rules: []
-retention: {}
+retention: { max_age: 30d, max_entries: 1000000 }
 "#;
     let path = folder.path().join("sexton.yaml");
     std::fs::write(&path, text).unwrap();
@@ -115,6 +119,10 @@ retention: {}
 
     assert!(config.announce_existing);
     assert_eq!(config.http.listen, "[::]:80");
+    let tokens: Vec<_> = config.http.tokens.iter().map(|token| (token.name.as_str(), token.secret.clone())).collect();
+    assert_eq!(tokens, [("default", file("token")), ("ci", inline("another-0123456789"))]);
+    let month = Duration::from_secs(30 * 24 * 60 * 60);
+    assert_eq!(config.retention, RetentionConfig { max_age: Some(month), max_entries: Some(1_000_000) });
     assert_eq!((config.lease_ttl, config.sample_every), (Duration::from_millis(1500), Duration::from_secs(60)));
     assert_eq!(config.outbox, OutboxConfig { cap: 100, keep: Duration::ZERO });
     assert_eq!(config.log, LogConfig { format: LogFormat::Text, level: "warn,sexton::hook=debug".into() });

@@ -124,7 +124,7 @@ impl Plan {
                 self.state.digest_seq += 1;
                 self.hold(posted.event.id.clone(), posted.event.at, (**digest).clone());
             }
-            EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
+            EventData::Purged(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
                 // Nothing can stand for these. They are still to be sent, and given up if the outbox loses them.
                 if !pending {
                     self.choose(posted.id, &posted.event, posted.event.at.0);

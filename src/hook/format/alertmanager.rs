@@ -50,7 +50,7 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::Digest(digest) => deaths(event, digest),
         EventData::HookTest(test) => vec![tested(event, test)],
         // Nobody chooses these: what comes to nothing is no alert.
-        EventData::JobRetried(_) | EventData::JobRecovered(_) => Vec::new(),
+        EventData::JobRetried(_) | EventData::JobRecovered(_) | EventData::Purged(_) => Vec::new(),
     };
     json("application/json", &alerts)
 }

@@ -32,6 +32,7 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::JobRecovered(retry) => Flexiq { error: None, ..of_job(event, &retry.dead, attempt(retry)) },
         EventData::Digest(digest) => Flexiq { error: Some(words::digest(digest)), ..blank(event, json!(digest)) },
         EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => of_alert(event, alert),
+        EventData::Purged(purge) => Flexiq { error: Some(purge.summary()), ..blank(event, json!(purge)) },
         EventData::HookTest(HookTest { source, hook, summary }) => {
             blank(event, json!({"source": source, "hook": hook, "message": summary}))
         }
@@ -181,6 +182,8 @@ mod tests {
             value["error"]
         );
         assert_eq!(value["outlook"]["waiting"], 9);
+        let value = samples::parsed(&body(&samples::purged()));
+        assert_eq!((&value["event"], &value["count"]), (&json!("dlq.purged"), &json!(900_000)));
         let value = samples::parsed(&body(&samples::test()));
         assert_eq!((&value["event"], &value["message"]), (&json!("hook.test"), &json!("a test")));
     }

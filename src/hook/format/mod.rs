@@ -96,7 +96,7 @@ mod samples {
     use crate::{
         event::{
             Alert, AlertGroup, Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry,
-            Outlook,
+            Outlook, Purge,
         },
         letter::Millis,
     };
@@ -249,6 +249,17 @@ mod samples {
             ..alert()
         };
         Event { at: Millis(1_795_973_570_488), ..event(EventData::AlertResolved(Box::new(over))) }
+    }
+
+    pub(super) fn purged() -> Event {
+        event(EventData::Purged(Purge {
+            source: "orders".to_owned(),
+            why: "purge".to_owned(),
+            by: "anna@host".to_owned(),
+            note: Some("<!channel> old".to_owned()),
+            count: 900_000,
+            ..Purge::default()
+        }))
     }
 
     pub(super) fn test() -> Event {

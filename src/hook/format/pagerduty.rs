@@ -95,7 +95,7 @@ fn dedup_key(event: &Event) -> String {
     match &event.data {
         EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => alert.incident.clone(),
         EventData::Digest(digest) => format!("sexton/{source}/digest/{}", digest.why),
-        EventData::HookTest(_) => event.id.clone(),
+        EventData::Purged(_) | EventData::HookTest(_) => event.id.clone(),
         EventData::JobDead(dead) | EventData::JobExhausted(dead) => format!("sexton/{source}/group/{}", dead.group),
         EventData::JobRetried(retry) | EventData::JobRecovered(retry) => {
             format!("sexton/{source}/group/{}", retry.dead.group)
@@ -121,7 +121,7 @@ fn severity(data: &EventData) -> &'static str {
         // It waits for a person.
         EventData::JobExhausted(_) => "error",
         EventData::Digest(digest) => of_digest(digest),
-        EventData::JobRetried(_) | EventData::JobRecovered(_) | EventData::HookTest(_) => "info",
+        EventData::JobRetried(_) | EventData::JobRecovered(_) | EventData::Purged(_) | EventData::HookTest(_) => "info",
     }
 }
 

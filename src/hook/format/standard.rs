@@ -48,6 +48,7 @@ mod tests {
             (samples::digest(), "dlq.digest"),
             (samples::summary(), "dlq.digest"),
             (samples::firing(), "alert.firing"),
+            (samples::purged(), "dlq.purged"),
             (samples::test(), "hook.test"),
         ] {
             let value = samples::parsed(&body(&event));

@@ -29,6 +29,7 @@ pub(super) fn headline(event: &Event, most: usize) -> String {
         EventData::JobRecovered(retry) => format!("{} ran through in {source} after a retry", task(&retry.dead)),
         EventData::Digest(digest) => self::digest(digest),
         EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => self::alert(alert),
+        EventData::Purged(purge) => purge.summary(),
         EventData::HookTest(test) => format!("{} (hook {}, source {source})", test.summary, test.hook),
     };
     line(&said, most)

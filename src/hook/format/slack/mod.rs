@@ -26,6 +26,10 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::Digest(digest) => digest::digest(digest),
         EventData::AlertFiring(alert) => alert::firing(alert),
         EventData::AlertResolved(alert) => alert::resolved(alert),
+        EventData::Purged(purge) => {
+            let line = text(&purge.summary(), LINE);
+            (line.clone(), vec![section(&line)])
+        }
         EventData::HookTest(HookTest { source, hook, summary }) => {
             let line = format!("{} (hook {}, source {})", text(summary, LINE), text(hook, NAME), text(source, NAME));
             (line.clone(), vec![section(&line)])
@@ -166,6 +170,13 @@ mod tests {
             "queue default  ·  job d40ec568  ·  entry 1795972370488-0  ·  group 7c1f0e9a2b44  ·  history same  ·  \
              died 2026-11-29T17:12:50.488Z"
         );
+    }
+
+    #[test]
+    fn a_purge_is_one_line_that_mentions_nobody() {
+        let value = samples::parsed(&body(&samples::purged()));
+        let line = "900000 entries were removed from the DLQ of orders by anna@host (&lt;!channel&gt; old)";
+        assert_eq!((value["text"].as_str(), block_text(&value["blocks"][0]).as_str()), (Some(line), line));
     }
 
     pub(super) fn message(event: &Event) -> (String, Vec<String>) {
