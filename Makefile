@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc need-redis need-faketime
+.PHONY: help demo test bench lint doc need-redis need-faketime need-alertmanager
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,7 +11,7 @@ help: ## list these targets
 demo: need-redis ## see it all on a private Redis, in less than a minute
 	$(CARGO) run --locked -- demo
 
-test: need-faketime ## run every test; needs no network once dependencies are fetched
+test: need-faketime need-alertmanager ## run every test; needs no network once dependencies are fetched
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests
 
@@ -28,6 +28,9 @@ doc: ## build the API documentation, warnings are errors
 need-redis:
 	@sh .ci/need redis
 
-# After the other: a package manager does one thing at a time.
+# One after the other: a package manager does one thing at a time.
 need-faketime: need-redis
 	@sh .ci/need faketime
+
+need-alertmanager: need-faketime
+	@sh .ci/need alertmanager

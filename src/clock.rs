@@ -49,8 +49,24 @@ pub fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// A duration as people write it, in the largest unit that leaves no rest.
+pub fn written(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    if ms == 0 {
+        return "0s".to_owned();
+    }
+    for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
+        if ms >= length && ms.is_multiple_of(length) {
+            return format!("{}{unit}", ms / length);
+        }
+    }
+    format!("{ms}ms")
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -61,5 +77,13 @@ mod tests {
         assert!(first.0 >= 1_000 && first.0 < 60_000, "{first:?}");
         clock.set(Millis(5));
         assert!(clock.now().0 < 1_000, "a store whose clock stepped back is believed");
+    }
+
+    proptest! {
+        #[test]
+        fn durations_are_written_as_they_are_read(ms in 0_u64..10_000_000_000) {
+            let length = Duration::from_millis(ms);
+            prop_assert_eq!(humantime::parse_duration(&written(length)), Ok(length));
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The name of what was not counted apart.
-pub const OTHER: &str = "other";
+pub const OTHER: &str = crate::event::OTHER;
 /// Causes in the table at most, folded ones included.
 pub(super) const CAUSES: usize = 512;
 /// Characters of a name, and of an error message, that are kept.

@@ -168,6 +168,7 @@ impl Watch {
             EventData::JobExhausted(_)
             | EventData::AlertFiring(_)
             | EventData::AlertResolved(_)
+            | EventData::Purged(_)
             | EventData::HookTest(_) => {}
         }
     }
@@ -274,7 +275,12 @@ impl Watch {
             again(changed, now)
         });
         let fresh = |past: &&Past| now.0.saturating_sub(past.resolved_at.0) < millis(REMIND_FOR);
-        let over = self.incidents.past().iter().filter(fresh).filter_map(|past| {
+        // To a receiver that knows labels alone, the end of an incident would be the end of the one after it.
+        let anew = |past: &&Past| {
+            let live = self.incidents.of(&past.rule, &past.labels);
+            live.is_some_and(|live| live.state == State::Firing)
+        };
+        let over = self.incidents.past().iter().filter(fresh).filter(|past| !anew(past)).filter_map(|past| {
             let change = Change::Resolve(Ended::Over);
             again(Changed { change, incident: past.incident(), reading: None }, past.resolved_at)
         });

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     alert::{AlertRule, Kind},
-    config::{Config, DigestConfig, HookConfig, SourceConfig, SourceKind, duration},
+    clock::written,
+    config::{Config, DigestConfig, HookConfig, SourceConfig, SourceKind},
     rule::{Action, RetryRule},
 };
 
@@ -89,7 +90,7 @@ fn rule_line(rule: &RetryRule) -> String {
         Action::Retry(terms) => {
             let times = if terms.max_retries == 1 { "once".to_owned() } else { format!("{} times", terms.max_retries) };
             let window = terms.window.as_ref().map(|window| format!(", in {window}")).unwrap_or_default();
-            format!("rule {}: retries after {}, at most {times}{window}", rule.name, duration(terms.min_age))
+            format!("rule {}: retries after {}, at most {times}{window}", rule.name, written(terms.min_age))
         }
     }
 }
@@ -98,17 +99,17 @@ fn alert_line(alert: &AlertRule) -> String {
     let some = |count: u64, one: &str, many: &str| if count == 1 { one.to_owned() } else { format!("{count} {many}") };
     let when = match &alert.kind {
         Kind::Rising(rising) => {
-            let (over, growth) = (duration(rising.over), rising.growth);
+            let (over, growth) = (written(rising.over), rising.growth);
             format!("the line rises by {growth} within {over}, in {} of {} steps", rising.at_least, rising.buckets)
         }
         Kind::Burst(burst) => {
-            format!("{} within {}", some(burst.deaths, "a job dies", "jobs die"), duration(burst.over))
+            format!("{} within {}", some(burst.deaths, "a job dies", "jobs die"), written(burst.over))
         }
         Kind::Waiting(waiting) => {
             let entries = some(waiting.entries, "an entry waits", "entries wait");
-            format!("{entries} for more than {}", duration(waiting.older_than))
+            format!("{entries} for more than {}", written(waiting.older_than))
         }
-        Kind::NewGroup(new) => format!("a group dies that has not died for {}", duration(new.quiet_for)),
+        Kind::NewGroup(new) => format!("a group dies that has not died for {}", written(new.quiet_for)),
     };
     let mut told = format!("alert {}: {} when {when}", alert.name, alert.severity.as_str());
     if !alert.by.is_empty() {
@@ -116,7 +117,7 @@ fn alert_line(alert: &AlertRule) -> String {
         told.push_str(&format!(", by {}", by.join(" and ")));
     }
     if !alert.for_.is_zero() {
-        told.push_str(&format!(", for {}", duration(alert.for_)));
+        told.push_str(&format!(", for {}", written(alert.for_)));
     }
     if !alert.unless.is_empty() {
         told.push_str(&format!(", unless {}", alert.unless.join(" or ")));

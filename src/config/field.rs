@@ -10,6 +10,7 @@ use super::{
     shape::Shape,
     value,
 };
+use crate::clock::written;
 
 /// A mapping whose keys are checked.
 #[derive(Clone, Copy)]
@@ -92,10 +93,7 @@ impl<'n> Field<'n> {
         let entries = self.entries(&format!("use these keys: {}", shape.keys.join(", ")), problems)?;
         for (key, _) in entries {
             let name = key.text.as_str();
-            if shape.later.contains(&name) {
-                let message = format!("{name:?} {} is not available in this version", shape.place);
-                problems.add(key.at, message, "remove it");
-            } else if !shape.keys.contains(&name) {
+            if !shape.keys.contains(&name) {
                 let help = match name {
                     "<<" => "merge keys are not supported: write the keys out".to_owned(),
                     _ => nearest_or_all(name, shape.keys, "keys"),
@@ -231,7 +229,7 @@ impl<'n> Field<'n> {
         if duration < min || duration > max {
             let wrong = if duration < min { "short" } else { "long" };
             let message = format!("{:?} is too {wrong}: {}", self.key, self.shown());
-            let mut help = format!("give {} to {}", value::duration(min), value::duration(max));
+            let mut help = format!("give {} to {}", written(min), written(max));
             if matches!(&self.node.value, Value::Text(text) if text.value.contains('M')) {
                 help.push_str("; M is months, m is minutes");
             }

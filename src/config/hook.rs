@@ -37,6 +37,8 @@ pub(super) const EVENTS: [&str; 9] = [
 ];
 /// What a hook gets that does not say, as globs: the rest is sent on request.
 pub const DEFAULT_EVENTS: [&str; 4] = ["job.dead", "job.exhausted", "alert.*", "dlq.*"];
+/// Where PagerDuty takes events, outside its EU region.
+const PAGERDUTY_URL: &str = "https://events.pagerduty.com/v2/enqueue";
 const DEFAULT_RATE: Rate = Rate::Limited { events: 60, per: Duration::from_secs(60) };
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const DEFAULT_GIVE_UP_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -116,7 +118,6 @@ pub(super) fn named(
 fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading: &mut Reading) -> Option<HookConfig> {
     let section = field.section(&shape::HOOK, &mut reading.problems)?;
     let name = names.take(&section, &mut reading.problems);
-    let url = hook_url(&section, reading);
     let format = match section.get("format") {
         None => Some(Format::Standard),
         Some(field) => {
@@ -124,7 +125,9 @@ fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading
             field.choice("formats", &known, &mut reading.problems)
         }
     };
+    let url = hook_url(&section, format, reading);
     let secrets = secrets(&section, format, reading);
+    let routing_key = routing_key(&section, format, reading);
     let problems = &mut reading.problems;
     let (timeout, give_up_after) = times(&section, problems);
     let matcher = section.get("match").and_then(|field| matching::matcher(field, sources, &Reason::NAMES, problems));
@@ -133,7 +136,8 @@ fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading
         url: url?,
         format: format?,
         secrets,
-        events: events(&section, problems),
+        routing_key,
+        events: events(&section, format, problems),
         matcher: matcher.unwrap_or_else(Matcher::default),
         headers: section.get("headers").map(|field| headers(field, problems)).unwrap_or_default(),
         rate: section.get("rate").and_then(|field| rate(field, format, problems)).unwrap_or(DEFAULT_RATE),
@@ -145,8 +149,11 @@ fn hook(field: Field<'_>, names: &mut Names, sources: Option<&[String]>, reading
     })
 }
 
-fn hook_url(section: &Section<'_>, reading: &mut Reading) -> Option<SecretSource> {
+fn hook_url(section: &Section<'_>, format: Option<Format>, reading: &mut Reading) -> Option<SecretSource> {
     if section.get("url").is_none() && section.get("url_file").is_none() {
+        if format == Some(Format::PagerDuty) {
+            return Some(SecretSource::Inline(Secret::new(PAGERDUTY_URL)));
+        }
         reading.problems.add(section.at, "\"url\" is missing in a hook", "give \"url\" or \"url_file\"");
     }
     let url = origin::one(section, "url", "url_file", reading)?;
@@ -158,9 +165,15 @@ fn hook_url(section: &Section<'_>, reading: &mut Reading) -> Option<SecretSource
 
 fn secrets(section: &Section<'_>, format: Option<Format>, reading: &mut Reading) -> Vec<SecretSource> {
     let given = section.get("secret").or(section.get("secret_file"));
-    if let (Some(Format::Slack), Some(field)) = (format, given) {
-        let message = format!("{:?} is given, but nothing signs in the format slack", field.key);
-        reading.problems.add(field.key_at, message, "remove it: a Slack webhook's URL is its secret");
+    let instead = match format {
+        Some(Format::Slack) => Some("a Slack webhook's URL is its secret"),
+        Some(Format::PagerDuty) => Some("what PagerDuty asks for is \"routing_key\""),
+        Some(Format::Alertmanager) => Some("what Alertmanager asks for is given with \"headers\""),
+        Some(Format::Standard | Format::CloudEvents | Format::Flexiq) | None => None,
+    };
+    if let (Some(format), Some(instead), Some(field)) = (format, instead, given) {
+        let message = format!("{:?} is given, but nothing signs in the format {}", field.key, format.as_str());
+        reading.problems.add(field.key_at, message, format!("remove it: {instead}"));
         return Vec::new();
     }
     let origins = origin::several(section, "secret", "secret_file", reading);
@@ -170,6 +183,32 @@ fn secrets(section: &Section<'_>, format: Option<Format>, reading: &mut Reading)
         }
     }
     origins.into_iter().map(|origin| origin.source).collect()
+}
+
+/// The routing key, which PagerDuty needs and nobody else has a use for.
+fn routing_key(section: &Section<'_>, format: Option<Format>, reading: &mut Reading) -> Option<SecretSource> {
+    let given = section.get("routing_key").or(section.get("routing_key_file"));
+    match (format?, given) {
+        (Format::PagerDuty, None) => {
+            let help = "give \"routing_key\" or \"routing_key_file\": the key of an Events API v2 integration";
+            reading.problems.add(section.at, "\"routing_key\" is missing in a hook of the format pagerduty", help);
+            None
+        }
+        (Format::PagerDuty, Some(_)) => {
+            let key = origin::one(section, "routing_key", "routing_key_file", reading)?;
+            if !key.now.reveal().chars().all(|c| c.is_ascii_graphic()) {
+                let message = format!("the routing key of {:?} holds a character that no such key has", key.field.key);
+                reading.problems.add(key.field.at(), message, "copy it from the integration, without spaces around it");
+            }
+            Some(key.source)
+        }
+        (_, None) => None,
+        (format, Some(field)) => {
+            let message = format!("{:?} is given, but the format {} has none", field.key, format.as_str());
+            reading.problems.add(field.key_at, message, "remove it, or give format: pagerduty");
+            None
+        }
+    }
 }
 
 fn check_secret(origin: &Origin<'_>, problems: &mut Problems) {
@@ -187,7 +226,7 @@ fn check_secret(origin: &Origin<'_>, problems: &mut Problems) {
     problems.add(origin.field.at(), message, "make one with: openssl rand -base64 32");
 }
 
-fn events(section: &Section<'_>, problems: &mut Problems) -> Vec<String> {
+fn events(section: &Section<'_>, format: Option<Format>, problems: &mut Problems) -> Vec<String> {
     let Some(field) = section.get("events") else {
         return DEFAULT_EVENTS.map(str::to_owned).to_vec();
     };
@@ -200,15 +239,26 @@ fn events(section: &Section<'_>, problems: &mut Problems) -> Vec<String> {
             problems.add(field.at(), message, nearest_or_all(glob.glob(), &EVENTS, "events"));
             never_sent = false;
         }
-        never_sent &= !EventType::ALL.iter().any(|event| matcher.is_match(event.as_str()));
+        never_sent &= !sent_in(format).any(|event| matcher.is_match(event));
         events.push(glob.glob().to_owned());
     }
     // Names of later versions may stand beside those of this one; alone they make a hook that never rings.
     if !events.is_empty() && never_sent {
-        let sent = EventType::ALL.map(EventType::as_str).join(", ");
-        problems.add(field.at(), "none of these events is sent by this version", format!("it sends {sent}"));
+        let sent: Vec<&str> = sent_in(format).collect();
+        let by = match format {
+            Some(format) if sent.len() < EventType::ALL.len() => format!("in the format {}", format.as_str()),
+            _ => "by this version".to_owned(),
+        };
+        let message = format!("none of these events is sent {by}");
+        problems.add(field.at(), message, format!("it sends {}", sent.join(", ")));
     }
     events
+}
+
+/// The names of the events that are sent in this form.
+fn sent_in(format: Option<Format>) -> impl Iterator<Item = &'static str> {
+    let taken = move |event: &EventType| format.is_none_or(|format| format.takes(*event));
+    EventType::ALL.into_iter().filter(taken).map(EventType::as_str)
 }
 
 fn times(section: &Section<'_>, problems: &mut Problems) -> (Duration, Duration) {

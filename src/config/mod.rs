@@ -8,6 +8,7 @@ mod document;
 mod env;
 mod field;
 mod hook;
+mod http;
 mod matching;
 mod origin;
 mod problem;
@@ -24,12 +25,13 @@ mod value;
 
 pub use env::{Env, ProcessEnv};
 pub use hook::DEFAULT_EVENTS;
-pub use problem::{Position, Problem, Problems};
+pub use http::{UNNAMED_TOKEN, token_problem};
+pub use problem::{Position, Problem, Problems, nearest_or_all};
 pub use read::{read, read_for_rules, read_sources, read_text, read_without_rules};
 pub use rules::{RuleBook, RulesSource, RulesText};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use source::DEFAULT_NAMESPACE;
-pub use value::{duration, log_filter};
+pub use value::log_filter;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -37,7 +39,7 @@ use regex::Regex;
 
 use crate::{
     alert::AlertRule,
-    event::Include,
+    event::{EventType, Include},
     rule::{Matcher, Rules, Window},
 };
 
@@ -63,6 +65,8 @@ pub struct Config {
     pub sample_every: Duration,
     /// What the outbox keeps.
     pub outbox: OutboxConfig,
+    /// What a DLQ keeps.
+    pub retention: RetentionConfig,
     /// Announce what is already in a DLQ at first attach one by one.
     pub announce_existing: bool,
     /// Where the rules are.
@@ -139,6 +143,8 @@ pub struct HookConfig {
     pub format: Format,
     /// Signing secrets, newest first; all sign.
     pub secrets: Vec<SecretSource>,
+    /// The integration that PagerDuty is to ring; given for that form and for no other.
+    pub routing_key: Option<SecretSource>,
     /// Globs on event names, as written.
     pub events: Vec<String>,
     /// Which dead letters it is told of.
@@ -170,11 +176,32 @@ pub enum Format {
     Flexiq,
     /// A Slack incoming webhook.
     Slack,
+    /// PagerDuty's Events API v2.
+    PagerDuty,
+    /// Alertmanager's API v2.
+    Alertmanager,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 4] = [Format::Standard, Format::CloudEvents, Format::Flexiq, Format::Slack];
+    pub const ALL: [Format; 6] =
+        [Format::Standard, Format::CloudEvents, Format::Flexiq, Format::Slack, Format::PagerDuty, Format::Alertmanager];
+
+    /// Whether an event of this kind can be said in it; what cannot is not sent. An incident is opened and closed: that a
+    /// job was retried, or ran through, or entries were removed, does neither.
+    pub fn takes(self, event: EventType) -> bool {
+        match self {
+            Format::Standard | Format::CloudEvents | Format::Flexiq | Format::Slack => true,
+            Format::PagerDuty => {
+                !matches!(event, EventType::JobRetried | EventType::JobRecovered | EventType::DlqPurged)
+            }
+            // An alert there is about something that is wrong now; a digest is not.
+            Format::Alertmanager => !matches!(
+                event,
+                EventType::JobRetried | EventType::JobRecovered | EventType::DlqDigest | EventType::DlqPurged
+            ),
+        }
+    }
 
     /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
@@ -183,6 +210,8 @@ impl Format {
             Format::CloudEvents => "cloudevents",
             Format::Flexiq => "flexiq",
             Format::Slack => "slack",
+            Format::PagerDuty => "pagerduty",
+            Format::Alertmanager => "alertmanager",
         }
     }
 }
@@ -210,11 +239,31 @@ pub struct OutboxConfig {
     pub keep: Duration,
 }
 
+/// What a DLQ keeps; what is beyond is removed, but for what is due, in flight or not read yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionConfig {
+    /// No entry that died longer ago than this.
+    pub max_age: Option<Duration>,
+    /// No more entries than this; the oldest go first.
+    pub max_entries: Option<u64>,
+}
+
 /// The HTTP port.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Address and port.
     pub listen: String,
+    /// Who may change something or see a payload; names unique. Without any nobody may.
+    pub tokens: Vec<TokenConfig>,
+}
+
+/// One token of the HTTP API.
+#[derive(Clone, Debug)]
+pub struct TokenConfig {
+    /// Its name in the audit log.
+    pub name: String,
+    /// The token; a file is looked at for every request, so that it may change.
+    pub secret: SecretSource,
 }
 
 /// Logging.

@@ -132,7 +132,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// Help for a word that is not one of the `known`: the nearest one, or all of them. `kind` is their plural.
-pub(super) fn nearest_or_all(word: &str, known: &[&str], kind: &str) -> String {
+pub fn nearest_or_all(word: &str, known: &[&str], kind: &str) -> String {
     match nearest(word, known.iter().copied()) {
         Some(nearest) => format!("did you mean \"{nearest}\"?"),
         None => format!("known {kind}: {}", known.join(", ")),

@@ -5,17 +5,18 @@
 use std::{
     fs::File,
     io::{self, Read as _},
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use super::{
-    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, RuleBook, RulesSource, SourceConfig, digest,
+    Config, HttpConfig, LogConfig, LogFormat, OutboxConfig, RetentionConfig, RuleBook, RulesSource, SourceConfig,
+    digest,
     document::{self, Node, Value},
     env::Env,
     field::{Field, Section},
     hook::{self, KnownHook},
+    http,
     origin::Reading,
     problem::{Position, Problems},
     rules::Known,
@@ -27,6 +28,8 @@ use crate::rule::Rules;
 const LARGEST_FILE: u64 = 1024 * 1024;
 /// What the whole file is called in problems.
 const WHOLE: &str = "the configuration";
+/// Entries of a DLQ that a limit can be set at.
+const MOST_ENTRIES: u64 = 1_000_000_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
@@ -41,10 +44,11 @@ impl Config {
         Config {
             sources,
             hooks: Vec::new(),
-            http: HttpConfig { listen: "0.0.0.0:9640".to_owned() },
+            http: HttpConfig { listen: "0.0.0.0:9640".to_owned(), tokens: Vec::new() },
             lease_ttl: Duration::from_secs(10),
             sample_every: SAMPLE_EVERY,
             outbox: OutboxConfig { cap: 50_000, keep: DAY },
+            retention: RetentionConfig::default(),
             announce_existing: false,
             rules_source: RulesSource::default(),
             rules: Rules::default(),
@@ -225,12 +229,12 @@ fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
         digest,
         ..Config::with_defaults(sources.unwrap_or_default())
     };
+    if let Some(section) = section.get("http").and_then(|field| field.section(&shape::HTTP, &mut reading.problems)) {
+        http::http(&section, &mut config.http, reading);
+    }
     let problems = &mut reading.problems;
     if let Some(flag) = section.get("announce_existing").and_then(|field| field.flag(problems)) {
         config.announce_existing = flag;
-    }
-    if let Some(section) = section.get("http").and_then(|field| field.section(&shape::HTTP, problems)) {
-        http(&section, &mut config.http, problems);
     }
     if let Some(section) = section.get("lease").and_then(|field| field.section(&shape::LEASE, problems)) {
         lease(&section, &mut config, problems);
@@ -241,17 +245,10 @@ fn config(root: &Node, reading: &mut Reading) -> Option<Config> {
     if let Some(section) = section.get("log").and_then(|field| field.section(&shape::LOG, problems)) {
         log(&section, &mut config.log, problems);
     }
-    later(&section, problems);
-    Some(config)
-}
-
-fn http(section: &Section<'_>, http: &mut HttpConfig, problems: &mut Problems) {
-    let Some(field) = section.get("listen") else { return };
-    let help = "write it like 0.0.0.0:9640 (any IPv4 address), 127.0.0.1:9640 or [::]:9640";
-    let listen = field.parsed("an IP address and a port", help, problems, |text| text.parse::<SocketAddr>().ok());
-    if let Some(listen) = listen {
-        http.listen = listen.to_string();
+    if let Some(section) = section.get("retention").and_then(|field| field.section(&shape::RETENTION, problems)) {
+        retention(&section, &mut config.retention, problems);
     }
+    Some(config)
 }
 
 fn lease(section: &Section<'_>, config: &mut Config, problems: &mut Problems) {
@@ -270,6 +267,12 @@ fn outbox(section: &Section<'_>, outbox: &mut OutboxConfig, problems: &mut Probl
     }
 }
 
+fn retention(section: &Section<'_>, retention: &mut RetentionConfig, problems: &mut Problems) {
+    let (min, max) = (Duration::from_secs(60), 3650 * DAY);
+    retention.max_age = section.get("max_age").and_then(|field| field.duration(min, max, problems));
+    retention.max_entries = section.get("max_entries").and_then(|field| field.number(1, MOST_ENTRIES, problems));
+}
+
 fn log(section: &Section<'_>, log: &mut LogConfig, problems: &mut Problems) {
     let formats = [("json", LogFormat::Json), ("text", LogFormat::Text)];
     if let Some(format) = section.get("format").and_then(|field| field.choice("formats", &formats, problems)) {
@@ -280,14 +283,5 @@ fn log(section: &Section<'_>, log: &mut LogConfig, problems: &mut Problems) {
     match value::log_filter(level) {
         Ok(()) => level.clone_into(&mut log.level),
         Err(help) => field.wrong("a log level", &help, problems),
-    }
-}
-
-/// A section that belongs to a later version may stand there as long as it says nothing.
-fn later(section: &Section<'_>, problems: &mut Problems) {
-    let Some(field) = section.get("retention") else { return };
-    if !matches!(&field.node.value, Value::Map(entries) if entries.is_empty()) {
-        let help = "remove it, or write retention: {}";
-        problems.add(field.key_at, "\"retention\" is not available in this version", help);
     }
 }

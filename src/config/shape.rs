@@ -9,12 +9,10 @@ pub(super) struct Shape {
     pub(super) place: &'static str,
     /// Its keys, in the order of the reference.
     pub(super) keys: &'static [&'static str],
-    /// Keys that a later version will know.
-    pub(super) later: &'static [&'static str],
 }
 
 const fn shape(place: &'static str, keys: &'static [&'static str]) -> Shape {
-    Shape { place, keys, later: &[] }
+    Shape { place, keys }
 }
 
 pub(super) const ROOT: Shape = shape(
@@ -46,6 +44,8 @@ pub(super) const HOOK: Shape = shape(
         "format",
         "secret",
         "secret_file",
+        "routing_key",
+        "routing_key_file",
         "events",
         "match",
         "headers",
@@ -58,9 +58,11 @@ pub(super) const HOOK: Shape = shape(
 );
 pub(super) const MATCH: Shape =
     shape("in a match", &["source", "queue", "task", "reason", "error", "history", "group"]);
-pub(super) const HTTP: Shape = Shape { place: "in http", keys: &["listen"], later: &["token", "token_file"] };
+pub(super) const HTTP: Shape = shape("in http", &["listen", "token", "token_file", "tokens"]);
+pub(super) const TOKEN: Shape = shape("in a token", &["name", "token", "token_file"]);
 pub(super) const LEASE: Shape = shape("in lease", &["ttl"]);
 pub(super) const OUTBOX: Shape = shape("in outbox", &["cap", "keep"]);
+pub(super) const RETENTION: Shape = shape("in retention", &["max_age", "max_entries"]);
 pub(super) const LOG: Shape = shape("in log", &["format", "level"]);
 pub(super) const DIGEST: Shape = shape("in digest", &["at", "timezone", "hooks"]);
 pub(super) const RULES: Shape = shape("in a rules file", &["retry", "alerts"]);
@@ -114,8 +116,10 @@ pub(super) const ALL: &[(&str, &Shape)] = &[
     ("hooks[].", &HOOK),
     ("hooks[].match.", &MATCH),
     ("http.", &HTTP),
+    ("http.tokens[].", &TOKEN),
     ("lease.", &LEASE),
     ("outbox.", &OUTBOX),
+    ("retention.", &RETENTION),
     ("log.", &LOG),
     ("digest.", &DIGEST),
 ];

@@ -13,7 +13,7 @@ pub const DEFAULT_NAMESPACE: &str = "lrs";
 
 /// Names that are taken, and where.
 pub(super) struct Names {
-    /// `source`, `hook`, `rule` or `alert rule`.
+    /// `source`, `hook`, `token`, `rule` or `alert rule`.
     what: &'static str,
     taken: Vec<Taken>,
 }
@@ -27,6 +27,11 @@ struct Taken {
 impl Names {
     pub(super) fn new(what: &'static str) -> Names {
         Names { what, taken: Vec::new() }
+    }
+
+    /// Takes a name that is not given in any section.
+    pub(super) fn reserve(&mut self, name: &str, at: Position, problems: &Problems) {
+        self.taken.push(Taken { name: name.to_owned(), file: problems.file().to_owned(), at });
     }
 
     /// Those that are taken.

@@ -60,20 +60,6 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
     Some(Rate::Limited { events, per: Duration::from_secs(seconds) })
 }
 
-/// A duration as the configuration writes it, in the largest unit that leaves no rest.
-pub fn duration(duration: Duration) -> String {
-    let ms = duration.as_millis();
-    if ms == 0 {
-        return "0s".to_owned();
-    }
-    for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
-        if ms >= length && ms.is_multiple_of(length) {
-            return format!("{}{unit}", ms / length);
-        }
-    }
-    format!("{ms}ms")
-}
-
 /// Checks a log filter; an error says what to write instead. The filter's own reader takes any unknown word for a module that logs everything, so a slip in
 /// a level would open the floodgates; here a word alone must be a level.
 pub fn log_filter(text: &str) -> Result<(), String> {
@@ -127,8 +113,6 @@ pub(super) fn is_header_value(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -230,13 +214,5 @@ mod tests {
         assert_eq!(quoted("redis://:hunter2@db"), "a URL");
         let text = Text { value: "hunter2".into(), written: Some("${PASSWORD}".into()) };
         assert_eq!(shown(&text), "\"${PASSWORD}\"");
-    }
-
-    proptest! {
-        #[test]
-        fn durations_are_written_as_they_are_read(ms in 0_u64..10_000_000_000) {
-            let length = Duration::from_millis(ms);
-            prop_assert_eq!(humantime::parse_duration(&duration(length)), Ok(length));
-        }
     }
 }

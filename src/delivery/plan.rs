@@ -1,6 +1,7 @@
 //! Decides, for one lane, what is read, sent, folded, tried again and given up.
 
 mod folding;
+mod order;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -34,6 +35,9 @@ pub struct Policy {
     pub rate: Rate,
     /// The time from one request to the next; zero sends several at once, any other one at a time.
     pub spacing: Duration,
+    /// Of several tellings that an incident fires only the newest means anything to the receiver, and incidents of the
+    /// same rule and labels are one to it.
+    pub newest_alone: bool,
     /// After this, counted from its first try, an event is given up.
     pub give_up_after: Duration,
     /// The fingerprint of the hook's configuration.
@@ -132,6 +136,7 @@ impl Plan {
             saved: 0,
         };
         plan.look_at_fingerprint();
+        plan.drop_superseded();
         plan
     }
 
@@ -141,6 +146,7 @@ impl Plan {
         self.version += 1;
         self.saved = self.version;
         self.look_at_fingerprint();
+        self.drop_superseded();
     }
 
     /// A hook that was switched off comes back when its configuration has changed.
@@ -185,7 +191,9 @@ impl Plan {
         if self.is_failing() {
             return CONCURRENCY.saturating_sub(pending);
         }
-        let fresh = self.state.pending.values().filter(|tries| tries.attempts == 0).count();
+        let held = self.held();
+        let is_fresh = |(id, tries): &(&OutboxId, &Tries)| tries.attempts == 0 && !held.contains(id);
+        let fresh = self.state.pending.iter().filter(is_fresh).count();
         if pending - fresh >= TRIED_AT_MOST {
             return 0;
         }
@@ -206,7 +214,7 @@ impl Plan {
         if !alone && self.state.folded.fold(&posted.event, brief) {
             return Taken::Folded;
         }
-        self.state.pending.insert(posted.id, Tries { next_at: now.0, ..Tries::default() });
+        self.choose(posted.id, &posted.event, now.0);
         Taken::Single
     }
 
@@ -305,7 +313,10 @@ impl Plan {
             .iter()
             .filter(|digest| digest.since_version <= self.saved)
             .map(|digest| (Key::Digest(digest.seq), digest.tries));
-        let events = self.state.pending.iter().map(|(id, tries)| (Key::Event(*id), *tries));
+        // What comes later of an incident waits, however often the earlier fails: nothing may open it again.
+        let held = self.held();
+        let events = self.state.pending.iter().filter(move |(id, _)| !held.contains(id));
+        let events = events.map(|(id, tries)| (Key::Event(*id), *tries));
         digests
             .chain(events)
             .filter(move |(key, tries)| open && !self.in_flight.contains(key) && (retries || tries.attempts == 0))
@@ -343,7 +354,11 @@ impl Plan {
                 self.state.remove(key);
                 self.answers(now).into_iter().collect()
             }
-            Outcome::Retry { after } => self.failed(key, was_probe, after, now, chance).into_iter().collect(),
+            Outcome::Retry { after } => {
+                let note = self.failed(key, was_probe, after, now, chance);
+                self.drop_superseded();
+                note.into_iter().collect()
+            }
             Outcome::SwitchedOff if self.is_off() => Vec::new(),
             Outcome::SwitchedOff => {
                 self.state.remove(key);
@@ -460,6 +475,7 @@ impl Plan {
         if let Some(tries) = self.state.tries(key) {
             tries.next_at = again;
         }
+        self.drop_superseded();
     }
 
     /// The event turned out not to be worth sending any more.

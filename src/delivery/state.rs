@@ -82,6 +82,15 @@ pub struct Trouble {
     pub rejected: bool,
 }
 
+/// What an event is told of, where the order of its events matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Incident {
+    /// The same for all events of one incident.
+    pub(super) key: u64,
+    /// It fires; false once it is over.
+    pub(super) fires: bool,
+}
+
 /// The tries of one event or digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tries {
@@ -91,6 +100,9 @@ pub(super) struct Tries {
     pub(super) first_at: Option<i64>,
     /// Not again before this, in ms.
     pub(super) next_at: i64,
+    /// Not before what is told of the same incident and came earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) incident: Option<Incident>,
 }
 
 /// A window of `rate`.
@@ -286,26 +298,36 @@ mod as_optional_text {
     }
 }
 
-/// One short row an event, since there may be a thousand: id, attempts, first try, next try.
+/// One short row an event, since there may be a thousand: id, attempts, first try, next try, and of an alert, which older
+/// versions did not keep, its incident.
 mod as_rows {
     use std::collections::BTreeMap;
 
-    use super::{OutboxId, Tries};
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use super::{Incident, OutboxId, Tries};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-    type Row = (String, u32, Option<i64>, i64);
+    #[derive(Serialize, Deserialize)]
+    struct Row(
+        String,
+        u32,
+        Option<i64>,
+        i64,
+        #[serde(default, skip_serializing_if = "Option::is_none")] Option<Incident>,
+    );
 
     pub(super) fn serialize<S: Serializer>(pending: &BTreeMap<OutboxId, Tries>, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(
-            pending.iter().map(|(id, tries)| (id.to_string(), tries.attempts, tries.first_at, tries.next_at)),
+            pending
+                .iter()
+                .map(|(id, tries)| Row(id.to_string(), tries.attempts, tries.first_at, tries.next_at, tries.incident)),
         )
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<OutboxId, Tries>, D::Error> {
         Vec::<Row>::deserialize(from)?
             .into_iter()
-            .map(|(id, attempts, first_at, next_at)| {
-                Ok((id.parse().map_err(D::Error::custom)?, Tries { attempts, first_at, next_at }))
+            .map(|Row(id, attempts, first_at, next_at, incident)| {
+                Ok((id.parse().map_err(D::Error::custom)?, Tries { attempts, first_at, next_at, incident }))
             })
             .collect()
     }
@@ -321,7 +343,8 @@ mod tests {
 
     fn state() -> LaneState {
         let mut state = LaneState::new(OutboxId { ms: 9, seq: 3 });
-        state.pending.insert(id(4), Tries { attempts: 2, first_at: Some(40), next_at: 90 });
+        let incident = Some(Incident { key: u64::MAX, fires: true });
+        state.pending.insert(id(4), Tries { attempts: 2, first_at: Some(40), next_at: 90, incident });
         state.pending.insert(id(7), Tries::default());
         state.failing = Some(Failing { since: 1, failures: 3, probes: 0, next_at: 5 });
         state.off = Some("abc".to_owned());
@@ -334,6 +357,14 @@ mod tests {
         assert_eq!(LaneState::from_json(&state().to_json()).unwrap(), state());
         assert_eq!(LaneState::from_json("{}").unwrap(), LaneState::default());
         assert!(LaneState::from_json(r#"{"cursor":"x"}"#).is_err());
+    }
+
+    #[test]
+    fn rows_are_read_and_written_as_before_there_were_incidents() {
+        let rows = r#""pending":[["4-0",2,40,90],["7-0",0,null,0]]"#;
+        let old = LaneState::from_json(&format!("{{{rows}}}")).unwrap();
+        assert_eq!(old.pending[&id(4)], Tries { attempts: 2, first_at: Some(40), next_at: 90, incident: None });
+        assert!(old.to_json().contains(rows), "{}", old.to_json());
     }
 
     #[test]

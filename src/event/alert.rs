@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ErrorText;
 
+/// The value of a label, and the name of a group, for what was not counted apart.
+pub const OTHER: &str = "other";
+
 /// The `data` of `alert.firing` and of `alert.resolved`. Times are RFC 3339 in UTC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alert {

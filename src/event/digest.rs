@@ -180,9 +180,11 @@ impl Tally {
             EventData::JobRetried(retry) => (Counts { retried: 1, ..none }, &retry.dead),
             EventData::JobRecovered(retry) => (Counts { recovered: 1, ..none }, &retry.dead),
             EventData::JobExhausted(dead) => (Counts { exhausted: 1, ..none }, &**dead),
-            EventData::Digest(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
-                return false;
-            }
+            EventData::Digest(_)
+            | EventData::Purged(_)
+            | EventData::AlertFiring(_)
+            | EventData::AlertResolved(_)
+            | EventData::HookTest(_) => return false,
         };
         let sample = || brief(dead);
         if one.deaths + one.exhausted > 0 {

@@ -4,13 +4,16 @@
 
 mod alert;
 mod digest;
+mod purge;
 mod time;
 
-pub use alert::{Alert, AlertGroup};
+pub use alert::{Alert, AlertGroup, OTHER};
 pub use digest::{Counts, Digest, GroupCount, Outlook, Tally};
+pub use purge::Purge;
 pub use time::rfc3339;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::letter::{DeadLetter, ErrorInfo, Millis};
 
@@ -27,6 +30,8 @@ pub enum EventType {
     JobExhausted,
     /// Many events about jobs in one.
     DlqDigest,
+    /// Entries were removed for their age or number.
+    DlqPurged,
     /// Something is wrong, or still is.
     AlertFiring,
     /// It is over.
@@ -37,12 +42,13 @@ pub enum EventType {
 
 impl EventType {
     /// All of them, in the order the documentation lists them.
-    pub const ALL: [EventType; 8] = [
+    pub const ALL: [EventType; 9] = [
         EventType::JobDead,
         EventType::JobRetried,
         EventType::JobRecovered,
         EventType::JobExhausted,
         EventType::DlqDigest,
+        EventType::DlqPurged,
         EventType::AlertFiring,
         EventType::AlertResolved,
         EventType::HookTest,
@@ -56,6 +62,7 @@ impl EventType {
             EventType::JobRecovered => "job.recovered",
             EventType::JobExhausted => "job.exhausted",
             EventType::DlqDigest => "dlq.digest",
+            EventType::DlqPurged => "dlq.purged",
             EventType::AlertFiring => "alert.firing",
             EventType::AlertResolved => "alert.resolved",
             EventType::HookTest => "hook.test",
@@ -67,7 +74,7 @@ impl EventType {
         EventType::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// The lane it travels in: alerts and tests never wait behind deaths.
+    /// The lane it travels in: what is rare, and what a person waits for, never waits behind deaths.
     pub fn lane(self) -> Lane {
         match self {
             EventType::JobDead
@@ -75,7 +82,9 @@ impl EventType {
             | EventType::JobRecovered
             | EventType::JobExhausted
             | EventType::DlqDigest => Lane::Deaths,
-            EventType::AlertFiring | EventType::AlertResolved | EventType::HookTest => Lane::Alerts,
+            EventType::DlqPurged | EventType::AlertFiring | EventType::AlertResolved | EventType::HookTest => {
+                Lane::Alerts
+            }
         }
     }
 }
@@ -134,6 +143,8 @@ pub enum EventData {
     JobExhausted(Box<JobDead>),
     /// Of `dlq.digest`.
     Digest(Box<Digest>),
+    /// Of `dlq.purged`.
+    Purged(Purge),
     /// Of `alert.firing`.
     AlertFiring(Box<Alert>),
     /// Of `alert.resolved`.
@@ -156,6 +167,7 @@ impl EventData {
             EventData::JobRecovered(_) => EventType::JobRecovered,
             EventData::JobExhausted(_) => EventType::JobExhausted,
             EventData::Digest(_) => EventType::DlqDigest,
+            EventData::Purged(_) => EventType::DlqPurged,
             EventData::AlertFiring(_) => EventType::AlertFiring,
             EventData::AlertResolved(_) => EventType::AlertResolved,
             EventData::HookTest(_) => EventType::HookTest,
@@ -167,9 +179,11 @@ impl EventData {
         match self {
             EventData::JobDead(dead) | EventData::JobExhausted(dead) => Some(dead),
             EventData::JobRetried(retry) | EventData::JobRecovered(retry) => Some(&retry.dead),
-            EventData::Digest(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
-                None
-            }
+            EventData::Digest(_)
+            | EventData::Purged(_)
+            | EventData::AlertFiring(_)
+            | EventData::AlertResolved(_)
+            | EventData::HookTest(_) => None,
         }
     }
 
@@ -178,9 +192,11 @@ impl EventData {
         match self {
             EventData::JobDead(dead) | EventData::JobExhausted(dead) => Some(dead),
             EventData::JobRetried(retry) | EventData::JobRecovered(retry) => Some(&mut retry.dead),
-            EventData::Digest(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
-                None
-            }
+            EventData::Digest(_)
+            | EventData::Purged(_)
+            | EventData::AlertFiring(_)
+            | EventData::AlertResolved(_)
+            | EventData::HookTest(_) => None,
         }
     }
 
@@ -190,6 +206,7 @@ impl EventData {
             EventData::JobDead(dead) | EventData::JobExhausted(dead) => &dead.source,
             EventData::JobRetried(retry) | EventData::JobRecovered(retry) => &retry.dead.source,
             EventData::Digest(digest) => &digest.source,
+            EventData::Purged(purge) => &purge.source,
             EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => &alert.source,
             EventData::HookTest(test) => &test.source,
         }
@@ -220,6 +237,7 @@ impl EventData {
             EventType::JobRecovered => EventData::JobRecovered(serde_json::from_str(json)?),
             EventType::JobExhausted => EventData::JobExhausted(serde_json::from_str(json)?),
             EventType::DlqDigest => EventData::Digest(serde_json::from_str(json)?),
+            EventType::DlqPurged => EventData::Purged(serde_json::from_str(json)?),
             EventType::AlertFiring => EventData::AlertFiring(serde_json::from_str(json)?),
             EventType::AlertResolved => EventData::AlertResolved(serde_json::from_str(json)?),
             EventType::HookTest => EventData::HookTest(serde_json::from_str(json)?),
@@ -228,7 +246,7 @@ impl EventData {
 }
 
 /// The `data` of `job.dead` and of `job.exhausted`, and an item of `sexton ls -o json`. Times are RFC 3339 in UTC, fields without a value `null`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobDead {
     /// The source's name.
     pub source: String,
@@ -278,7 +296,7 @@ pub struct JobDead {
 }
 
 /// Type and message of an exception.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorText {
     /// The exception's type.
     #[serde(rename = "type")]
@@ -454,6 +472,7 @@ mod tests {
             EventData::JobRecovered(Box::default()),
             EventData::JobExhausted(Box::new(dead())),
             EventData::Digest(Box::new(Digest { source: "orders".to_owned(), ..Digest::default() })),
+            EventData::Purged(Purge { source: "orders".to_owned(), ..Purge::default() }),
             EventData::HookTest(HookTest { source: "orders".to_owned(), ..HookTest::default() }),
         ]
     }

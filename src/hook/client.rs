@@ -2,7 +2,10 @@
 //!
 //! Proxy variables are not obeyed and redirects not followed: where events go is said in the configuration alone.
 
-use std::{error::Error as _, time::Duration};
+use std::{
+    error::Error as _,
+    time::{Duration, Instant},
+};
 
 use reqwest::{
     Method, Response, Url,
@@ -47,6 +50,7 @@ pub struct Client {
     url: SecretSource,
     format: Format,
     secrets: Vec<SecretSource>,
+    routing_key: Option<SecretSource>,
     headers: HeaderMap,
     timeout: Duration,
     leaving: Leaving,
@@ -63,6 +67,20 @@ pub struct Sent {
     pub error: Option<String>,
     /// How long it took, from before the connection to the status.
     pub seconds: f64,
+}
+
+impl Sent {
+    fn since(started: Instant, outcome: Outcome, status: Option<u16>, error: Option<String>) -> Sent {
+        Sent { outcome, status, error, seconds: monotonic().duration_since(started).as_secs_f64() }
+    }
+
+    fn unsent(unsent: Unsent, started: Instant) -> Sent {
+        let (outcome, error) = match unsent {
+            Unsent::Later(error) => (Outcome::Retry { after: None }, error),
+            Unsent::Never(error) => (Outcome::Rejected, error),
+        };
+        Sent::since(started, outcome, None, Some(error))
+    }
 }
 
 /// A request that could not be made.
@@ -116,6 +134,7 @@ impl Client {
             url: hook.url.clone(),
             format: hook.format,
             secrets: hook.secrets.clone(),
+            routing_key: hook.routing_key.clone(),
             headers: headers(&hook.headers)?,
             timeout: hook.timeout,
             leaving: Leaving::new(hook),
@@ -138,19 +157,34 @@ impl Client {
         self.url.read()?.reveal().parse().map_err(|_| Unsent::Later("the hook's url is none".to_owned()))
     }
 
-    /// Makes one request. `now` is the store's time; it is signed. Never longer than the hook's timeout.
+    /// True for an event that must not be sent at `now` any more: told that late, it would be wrong.
+    pub fn has_lapsed(&self, event: &Event, now: Millis) -> bool {
+        format::has_lapsed(self.format, event, now)
+    }
+
+    /// Makes one request, and for a test that would leave something open a second one that closes it. `now` is the
+    /// store's time; it is signed. Neither takes longer than the hook's timeout.
     pub async fn send(&self, event: &Event, now: Millis) -> Sent {
         let started = monotonic();
-        let sent = |outcome, status, error| Sent {
-            outcome,
-            status,
-            error,
-            seconds: monotonic().duration_since(started).as_secs_f64(),
+        let event = self.leaving.event(event);
+        let routing_key = match self.routing_key.as_ref().map(SecretSource::read).transpose() {
+            Ok(key) => key,
+            Err(error) => return Sent::unsent(error.into(), started),
         };
-        let (request, url) = match self.request(event, now) {
+        let body = format::body(self.format, &event, routing_key.as_ref());
+        let sent = self.post(&event.id, now, body).await;
+        match format::closing(self.format, &event, routing_key.as_ref()) {
+            Some(body) if sent.outcome == Outcome::Delivered => self.post(&event.id, now, body).await,
+            _ => sent,
+        }
+    }
+
+    async fn post(&self, id: &str, now: Millis, body: Body) -> Sent {
+        let started = monotonic();
+        let sent = |outcome, status, error| Sent::since(started, outcome, status, error);
+        let (request, url) = match self.request(id, now, body) {
             Ok(request) => request,
-            Err(Unsent::Later(error)) => return sent(Outcome::Retry { after: None }, None, Some(error)),
-            Err(Unsent::Never(error)) => return sent(Outcome::Rejected, None, Some(error)),
+            Err(unsent) => return Sent::unsent(unsent, started),
         };
         // Shares the body with the request: an answer is shown only if it repeats nothing of what was sent.
         let kept = request.try_clone();
@@ -176,14 +210,15 @@ impl Client {
 
     /// What was sent with this request, to the URL as it is configured.
     fn given<'a>(&self, url: &Url, request: &'a reqwest::Request) -> Given<'a> {
-        let signing = self.secrets.iter().filter_map(|secret| secret.read().ok());
+        let signing = self.secrets.iter().chain(&self.routing_key).filter_map(|secret| secret.read().ok());
         let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
         Given::new(url, request.headers(), signing.map(|secret| secret.reveal().to_owned()), body)
     }
 
-    fn request(&self, event: &Event, now: Millis) -> Result<(reqwest::Request, Url), Unsent> {
+    /// The request, and the URL as it is configured.
+    fn request(&self, id: &str, now: Millis, body: Body) -> Result<(reqwest::Request, Url), Unsent> {
         let url = self.address()?;
-        let Body { bytes, content_type } = format::body(self.format, &self.leaving.event(event));
+        let Body { bytes, content_type } = body;
         let seconds = now.0.div_euclid(1_000);
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -196,13 +231,13 @@ impl Client {
             Err(_) => Err(Unsent::Never(format!("the event's {name} cannot be a header"))),
         };
         // The id and the time go with every form: a receiver that knows them can tell a repetition.
-        set("webhook-id", &event.id)?;
+        set("webhook-id", id)?;
         set("webhook-timestamp", &seconds.to_string())?;
         match self.format {
             Format::Standard | Format::CloudEvents => {
                 let secrets = self.secrets.iter().map(SecretSource::read).collect::<Result<Vec<Secret>, _>>()?;
                 if !secrets.is_empty() {
-                    set("webhook-signature", &sign::standard(&secrets, &event.id, seconds, &bytes)?)?;
+                    set("webhook-signature", &sign::standard(&secrets, id, seconds, &bytes)?)?;
                 }
             }
             Format::Flexiq => {
@@ -210,9 +245,13 @@ impl Client {
                     set("x-flexiq-signature", &sign::flexiq(&newest.read()?, &bytes)?)?;
                 }
             }
-            Format::Slack => {}
+            Format::Slack | Format::PagerDuty | Format::Alertmanager => {}
         }
-        let request = self.http.request(Method::POST, url.clone()).headers(headers).body(bytes).build();
+        let mut to = url.clone();
+        if let (Some(path), "" | "/") = (format::path(self.format), url.path()) {
+            to.set_path(path);
+        }
+        let request = self.http.request(Method::POST, to).headers(headers).body(bytes).build();
         request.map(|request| (request, url)).map_err(|error| Unsent::Later(transport(error)))
     }
 }

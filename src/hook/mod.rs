@@ -12,7 +12,7 @@ mod select;
 mod sign;
 
 pub use client::{Client, ClientError, Sent};
-pub use format::{Body, body, spacing};
+pub use format::{Body, body, newest_alone, reminded_every, spacing};
 pub use outcome::{of_status, retry_after};
 pub use redact::{Leaving, SAMPLE_CHARS};
 pub use select::Selection;

@@ -1,9 +1,11 @@
 //! What of an event leaves for one hook: only what it `include`s, with its `redact` patterns blanked out.
 //!
 //! Blanked out in: task, queue, reason, error type and message, traceback, the attempts' errors, the payload, a trace
-//! context that is none, the summary of a test; in everything about a job, and in the groups and samples of digests
-//! alike. Left as they are: source, entry and job id, group, times, numbers, the history's verdict, the rule's name. A payload that
-//! is not text cannot be searched, so it stays behind where there is any pattern.
+//! context that is none, the summary of a test or an alert, the note of a purge, what an alert says of retries, and the values of its labels;
+//! in everything about a job or an alert, and in the groups and samples of digests alike. Left as they are: source, entry
+//! and job id, group, incident, times, numbers, the history's verdict, names of rules and hooks. Labels say which alert it
+//! is: the same value is blanked out in the same way whenever it leaves, so what was opened is also closed. A payload
+//! that is not text cannot be searched, so it stays behind where there is any pattern.
 
 use std::borrow::Cow;
 
@@ -17,6 +19,8 @@ use crate::{
 
 /// What stands where something was blanked out.
 const REDACTED: &str = "[redacted]";
+/// Labels that are left as they are, as they are everywhere else.
+const NAMING: [&str; 2] = ["source", "group"];
 /// Characters of an error's message in a digest's samples and groups.
 pub const SAMPLE_CHARS: usize = 300;
 /// Characters of any other text there.
@@ -53,12 +57,23 @@ impl Leaving {
             }
             EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => {
                 self.text(&mut alert.summary);
+                for (_, value) in alert.labels.iter_mut().filter(|(key, _)| !NAMING.contains(&key.as_str())) {
+                    self.text(value);
+                }
                 for group in &mut alert.groups {
-                    self.some(&mut group.task);
-                    self.some(&mut group.error.kind);
-                    self.some(&mut group.error.message);
+                    for text in [
+                        &mut group.task,
+                        &mut group.queue,
+                        &mut group.reason,
+                        &mut group.error.kind,
+                        &mut group.error.message,
+                        &mut group.retrying,
+                    ] {
+                        self.some(text);
+                    }
                 }
             }
+            EventData::Purged(purge) => self.some(&mut purge.note),
             EventData::HookTest(test) => self.text(&mut test.summary),
         }
         event
@@ -155,7 +170,7 @@ fn is_trace_context(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        event::{Counts, Digest, ErrorText, GroupCount, HookTest, JobRetry},
+        event::{Alert, AlertGroup, Counts, Digest, ErrorText, GroupCount, HookTest, JobRetry},
         letter::Millis,
     };
 
@@ -312,5 +327,59 @@ mod tests {
         let texts = [brief.job_id, brief.task, brief.queue, brief.error.kind, brief.traceparent];
         assert!(texts.iter().flatten().all(|text| text.chars().count() <= SHORT_CHARS + 1));
         assert_eq!((brief.traceback, brief.attempt_errors, brief.payload), (None, None, None));
+    }
+
+    #[test]
+    fn an_alert_is_blanked_out_and_firing_and_resolved_still_agree() {
+        let leaving = leaving(everything(), &["s3cret"]);
+        let some = || Some("a s3cret b".to_owned());
+        let text = || "a s3cret b".to_owned();
+        let group = AlertGroup {
+            group: text(),
+            task: some(),
+            queue: some(),
+            reason: some(),
+            error: ErrorText { kind: some(), message: some() },
+            deaths: 3,
+            first_died_at: some(),
+            last_died_at: some(),
+            retrying: some(),
+        };
+        let labels = ["source", "task", "queue", "reason", "group"].map(|key| (key.to_owned(), text()));
+        let alert = Alert {
+            source: text(),
+            incident: text(),
+            alert: text(),
+            severity: text(),
+            labels: labels.into(),
+            summary: text(),
+            groups: vec![group.clone()],
+            hooks: Some(vec![text()]),
+            ..Alert::default()
+        };
+        let EventData::AlertFiring(left) = leaving.event(&event(EventData::AlertFiring(Box::new(alert.clone())))).data
+        else {
+            panic!("the kind has changed");
+        };
+        let blank = || Some("a [redacted] b".to_owned());
+        let group = AlertGroup {
+            task: blank(),
+            queue: blank(),
+            reason: blank(),
+            error: ErrorText { kind: blank(), message: blank() },
+            retrying: blank(),
+            ..group
+        };
+        let labels = [("source", text()), ("group", text())]
+            .into_iter()
+            .chain(["task", "queue", "reason"].map(|key| (key, blank().unwrap())))
+            .map(|(key, value)| (key.to_owned(), value));
+        let expected =
+            Alert { labels: labels.collect(), summary: blank().unwrap(), groups: vec![group], ..alert.clone() };
+        assert_eq!(*left, expected);
+        let over = Alert { resolved_at: some(), groups: Vec::new(), summary: "over".to_owned(), ..alert };
+        let over = leaving.event(&event(EventData::AlertResolved(Box::new(over))));
+        let over = over.data.alert().unwrap();
+        assert_eq!((&over.labels, &over.incident, &over.alert), (&left.labels, &left.incident, &left.alert));
     }
 }

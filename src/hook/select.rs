@@ -3,15 +3,16 @@
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::{
-    config::{DEFAULT_EVENTS, HookConfig},
-    event::{Event, EventData, EventType},
-    rule::{Matcher, Subject},
+    config::{DEFAULT_EVENTS, Format, HookConfig},
+    event::{Alert, Event, EventData, EventType, OTHER},
+    rule::{Globs, Matcher, Subject},
 };
 
-/// A hook's `events` and `match`, ready to be asked.
+/// A hook's `format`, `events` and `match`, ready to be asked.
 #[derive(Clone, Debug)]
 pub struct Selection {
     hook: String,
+    format: Format,
     events: GlobSet,
     matcher: Matcher,
 }
@@ -27,28 +28,58 @@ impl Selection {
         }
         Selection {
             hook: hook.name.clone(),
+            format: hook.format,
             events: globs.build().unwrap_or_else(|_| GlobSet::empty()),
             matcher: hook.matcher.clone(),
         }
     }
 
-    /// Whether the hook is to be told of this event. What is about a job is matched by its dead letter, whatever has
-    /// become of that since. A digest stands for letters of many kinds, so only its source is looked at; a test is always
-    /// for the one hook it names.
+    /// Whether the hook is to be told of this event: its form can say it, `events` names its kind, and `match` has
+    /// nothing against it.
+    ///
+    /// What is about a job is matched by its dead letter, whatever has become of that since; an alert by its source and
+    /// by those labels it has. A digest stands for letters of many kinds, so only its source is looked at. A test is
+    /// always for the one hook it names. What is addressed to some hooks is for those of them that want its kind, and for
+    /// nobody else: a rule chooses among the hooks, it does not overrule them.
     pub fn wants(&self, event: &Event) -> bool {
-        match (&event.data, event.data.job()) {
-            (EventData::HookTest(test), _) => test.hook == self.hook,
-            (_, Some(dead)) => self.subscribed(event.kind()) && self.matcher.matches(&Subject::from(dead)),
-            (data, None) => {
-                let source = self.matcher.source.as_ref();
-                self.subscribed(event.kind()) && source.is_none_or(|globs| globs.is_match(data.source()))
-            }
+        if let EventData::HookTest(test) = &event.data {
+            return test.hook == self.hook;
         }
+        let is_meant = event.data.addressed_to().is_none_or(|hooks| hooks.contains(&self.hook));
+        is_meant && self.subscribed(event.kind()) && self.concerns(&event.data)
     }
 
     /// Whether the hook wants events of this kind at all.
     pub fn subscribed(&self, kind: EventType) -> bool {
-        self.events.is_match(kind.as_str())
+        self.format.takes(kind) && self.events.is_match(kind.as_str())
+    }
+
+    fn concerns(&self, data: &EventData) -> bool {
+        match (data.job(), data.alert()) {
+            (Some(dead), _) => self.matcher.matches(&Subject::from(dead)),
+            (None, Some(alert)) => self.concerns_source(data.source()) && self.concerns_labels(alert),
+            (None, None) => self.concerns_source(data.source()),
+        }
+    }
+
+    fn concerns_source(&self, source: &str) -> bool {
+        self.matcher.source.as_ref().is_none_or(|globs| globs.is_match(source))
+    }
+
+    /// An alert that is about one task is not for a hook of other tasks; one that does not tell tasks apart may be about
+    /// the hook's own.
+    fn concerns_labels(&self, alert: &Alert) -> bool {
+        let label = |key| alert.labels.get(key).map(String::as_str).filter(|value| *value != OTHER);
+        let glob = |globs: &Option<Globs>, key| {
+            globs.as_ref().is_none_or(|globs| label(key).is_none_or(|value| globs.is_match(value)))
+        };
+        let listed = |list: &Option<Vec<String>>, key| {
+            list.as_ref().is_none_or(|list| label(key).is_none_or(|value| list.iter().any(|listed| listed == value)))
+        };
+        glob(&self.matcher.queue, "queue")
+            && glob(&self.matcher.task, "task")
+            && listed(&self.matcher.reason, "reason")
+            && listed(&self.matcher.group, "group")
     }
 }
 
@@ -72,6 +103,7 @@ mod tests {
             url: SecretSource::Inline(Secret::new("http://127.0.0.1/")),
             format: Format::Standard,
             secrets: Vec::new(),
+            routing_key: None,
             events: events.iter().map(ToString::to_string).collect(),
             matcher,
             headers: Vec::new(),
@@ -172,5 +204,95 @@ mod tests {
             let selection = selection(&["*"], matcher.clone());
             assert_eq!([death(), digest("orders")].map(|event| selection.wants(&event)), wants, "{matcher:?}");
         }
+    }
+
+    fn alert(labels: &[(&str, &str)], hooks: Option<&[&str]>) -> Alert {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let hooks = hooks.map(|hooks| hooks.iter().map(ToString::to_string).collect());
+        Alert { source: "orders".to_owned(), labels, hooks, ..Alert::default() }
+    }
+
+    fn firing(labels: &[(&str, &str)], hooks: Option<&[&str]>) -> Event {
+        event(EventData::AlertFiring(Box::new(alert(labels, hooks))))
+    }
+
+    fn resolved(hooks: Option<&[&str]>) -> Event {
+        event(EventData::AlertResolved(Box::new(alert(&[], hooks))))
+    }
+
+    #[test]
+    fn what_is_addressed_to_some_hooks_is_for_those_of_them_that_want_it() {
+        let summary = |hooks: Option<&[&str]>| {
+            let hooks = hooks.map(|hooks| hooks.iter().map(ToString::to_string).collect());
+            event(EventData::Digest(Box::new(Digest { why: "schedule".to_owned(), hooks, ..Digest::default() })))
+        };
+        let (ours, others) = (Some(&["chat", "oncall"][..]), Some(&["chat", "oncall2"][..]));
+        for (events, wants) in [
+            (&["*"][..], [true, true, true]),
+            (&[], [true, true, true]),
+            (&["alert.*"], [true, true, false]),
+            (&["job.dead"], [false, false, false]),
+            (&["dlq.*"], [false, false, true]),
+            (&["alert.firing"], [true, false, false]),
+        ] {
+            let selection = selection(events, Matcher::default());
+            let wanted =
+                |hooks| [firing(&[], hooks), resolved(hooks), summary(hooks)].map(|event| selection.wants(&event));
+            assert_eq!(wanted(None), wants, "{events:?}");
+            assert_eq!(wanted(ours), wants, "{events:?}");
+            assert_eq!(wanted(others), [false; 3], "{events:?}");
+        }
+    }
+
+    #[test]
+    fn a_match_looks_at_the_labels_that_an_alert_has() {
+        let task = Matcher { task: globs(&["charge_*"]), ..Matcher::default() };
+        let queue = Matcher { queue: globs(&["high"]), ..Matcher::default() };
+        let reason = Matcher { reason: Some(vec!["max_attempts".to_owned()]), ..Matcher::default() };
+        let group = Matcher { group: Some(vec!["7c1f0e9a2b44".to_owned()]), ..Matcher::default() };
+        let error = Matcher { error: Some(Regex::new("refused").unwrap()), ..Matcher::default() };
+        let source = Matcher { source: globs(&["billing"]), ..Matcher::default() };
+        for (matcher, labels, wants) in [
+            (&task, &[("task", "charge_card")][..], true),
+            (&task, &[("task", "send_email")], false),
+            // What is not told apart, or not counted apart, may be the hook's own.
+            (&task, &[("queue", "low")], true),
+            (&task, &[("task", "other")], true),
+            (&queue, &[("queue", "high"), ("task", "send_email")], true),
+            (&queue, &[("queue", "higher")], false),
+            (&reason, &[("reason", "max_attempts")], true),
+            (&reason, &[("reason", "malformed")], false),
+            (&group, &[("group", "7c1f0e9a2b44")], true),
+            (&group, &[("group", "000000000000")], false),
+            (&error, &[("task", "charge_card")], true),
+            (&source, &[], false),
+        ] {
+            let selection = selection(&["*"], matcher.clone());
+            assert_eq!(selection.wants(&firing(labels, None)), wants, "{matcher:?} {labels:?}");
+            assert_eq!(
+                selection.wants(&firing(labels, Some(&["oncall"]))),
+                wants,
+                "also by name: {matcher:?} {labels:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_form_cannot_say_is_not_wanted_by_name_either() {
+        let of = |format| Selection { format, ..selection(&["*"], Matcher::default()) };
+        for (format, wants) in [
+            (Format::Standard, [true, true, true, true, true]),
+            (Format::PagerDuty, [true, false, false, true, true]),
+            (Format::Alertmanager, [true, false, false, true, false]),
+        ] {
+            let [dead, retried, recovered, exhausted] = about_a_job();
+            let all = [dead, retried, recovered, exhausted, digest("orders")];
+            assert_eq!(all.map(|event| of(format).wants(&event)), wants, "{format:?}");
+            assert!([firing(&[], None), resolved(None), test("oncall")].iter().all(|event| of(format).wants(event)));
+            assert_eq!(of(format).subscribed(EventType::JobRetried), format == Format::Standard);
+        }
+        let hooks = Some(vec!["oncall".to_owned()]);
+        let named = event(EventData::Digest(Box::new(Digest { hooks, ..Digest::default() })));
+        assert!(!of(Format::Alertmanager).wants(&named) && of(Format::PagerDuty).wants(&named));
     }
 }

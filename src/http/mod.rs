@@ -1,8 +1,12 @@
-//! The HTTP port: probes and metrics. The only owner of `axum` and `hyper`.
+//! The HTTP port: probes, metrics and the API. The only owner of `axum` and `hyper`.
+
+mod api;
+
+pub use api::Serving;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, extract::State, http::header, response::IntoResponse, routing::get};
+use axum::{Router, extract::State, http::header, middleware, response::IntoResponse, routing::get};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -20,19 +24,23 @@ use crate::metrics::Metrics;
 const CONNECTIONS: usize = 64;
 /// How long a client may take to send the head of a request, and how long a connection may stay quiet.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may last. Everything here is answered at once; only a client that does not read takes longer.
+/// How long a connection may last. Nothing here takes half as long to answer; only a client that does not read does.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 /// The pause after a connection could not be accepted, as when descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stop` is cancelled and the answers under way have been given.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, serving: Serving, stop: CancellationToken) {
+    let (places, connections) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
     let routes = Router::new()
         .route("/livez", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
-        .with_state(metrics);
-    let (places, connections) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
+        .with_state(metrics)
+        .merge(api::router(serving, Arc::clone(&places)))
+        .method_not_allowed_fallback(api::other_method)
+        .fallback(api::nowhere)
+        .layer(middleware::from_fn(api::finish));
     loop {
         let accepted = async {
             let place = Arc::clone(&places).acquire_owned().await;

@@ -14,6 +14,7 @@ use crate::{
     letter::{DeadLetter, Millis},
     rule::Globs,
 };
+use utoipa::ToSchema;
 
 /// Who does something, and why. Goes into the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,7 +119,7 @@ pub struct Retain {
 }
 
 /// What a bulk operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
     /// Retries.
@@ -127,6 +128,17 @@ pub enum Act {
     Delete,
     /// Removes by age.
     Purge,
+}
+
+impl Act {
+    /// Its name, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Act::Retry => "retry",
+            Act::Delete => "delete",
+            Act::Purge => "purge",
+        }
+    }
 }
 
 /// A bulk operation that the leader works off: asked for over HTTP, looked at, perhaps cancelled.
@@ -149,7 +161,7 @@ pub struct Operation {
 }
 
 /// Where an operation stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
     /// The leader has not come to its end.
@@ -238,6 +250,9 @@ pub trait TriageLedger: RetryLedger {
 
     /// One operation.
     async fn operation(&self, id: &str) -> Result<Option<(Operation, OperationProgress)>>;
+
+    /// The ids of the newest operations, the newest first and at most `max`. One cheap read.
+    async fn operation_ids(&self, max: usize) -> Result<Vec<String>>;
 
     /// Operations, the newest first, those of the last days and at most `max`.
     async fn operations(&self, max: usize) -> Result<Vec<(Operation, OperationProgress)>>;

@@ -41,6 +41,28 @@ impl DeliveryOutcome {
     }
 }
 
+/// Why entries were removed for their age or number, as a metric label and in `dlq.purged`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purged {
+    /// The standing policy.
+    Retention,
+    /// A person asked for it, over HTTP.
+    Purge,
+}
+
+impl Purged {
+    /// All of them.
+    pub const ALL: [Purged; 2] = [Purged::Retention, Purged::Purge];
+
+    /// The label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Purged::Retention => "retention",
+            Purged::Purge => "purge",
+        }
+    }
+}
+
 /// What tells counted deaths apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeadKind<'a> {
@@ -66,6 +88,7 @@ pub struct Metrics {
     added: IntCounterVec,
     lag: IntGaugeVec,
     unseen: IntCounterVec,
+    purged: IntCounterVec,
     deliveries: IntCounterVec,
     delivery_seconds: HistogramVec,
     backlog: IntGaugeVec,
@@ -99,6 +122,12 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
     ),
     ("sexton_ingest_lag_entries", &["source"], "Entries added but not read yet (leader only)"),
     ("sexton_unseen_entries_total", &["source"], "Entries that left the DLQ before Sexton could read them"),
+    (
+        "sexton_dlq_purged_total",
+        &["source", "why"],
+        "Entries this process removed for their age or number; `why` is `retention`, or `purge` where a person asked for \
+         it over HTTP",
+    ),
     retries::REFERENCE[0],
     retries::REFERENCE[1],
     retries::REFERENCE[2],
@@ -170,6 +199,7 @@ impl Metrics {
             added: counter("sexton_dlq_added_total"),
             lag: gauge("sexton_ingest_lag_entries"),
             unseen: counter("sexton_unseen_entries_total"),
+            purged: counter("sexton_dlq_purged_total"),
             deliveries: counter("sexton_hook_deliveries_total"),
             backlog: gauge("sexton_hook_backlog"),
             leader: gauge("sexton_leader"),
@@ -193,6 +223,9 @@ impl Metrics {
         for source in sources {
             metrics.added.with_label_values(&[source]);
             metrics.unseen.with_label_values(&[source]);
+            for why in Purged::ALL {
+                metrics.purged.with_label_values(&[source, why.as_str()]);
+            }
             metrics.retries.begin_by_hand(source);
             metrics.leader.with_label_values(&[source]).set(0);
             metrics.up.with_label_values(&[source]).set(0);
@@ -224,6 +257,11 @@ impl Metrics {
             Some(oldest) => self.oldest.with_label_values(&[source]).set(oldest.0.div_euclid(1000)),
             None => drop(self.oldest.remove_label_values(&[source])),
         }
+    }
+
+    /// Entries were removed for their age or number.
+    pub fn purged(&self, source: &str, why: Purged, entries: u64) {
+        self.purged.with_label_values(&[source, why.as_str()]).inc_by(entries);
     }
 
     /// These rules are in force for a source: what is counted about them begins at 0.

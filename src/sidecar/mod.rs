@@ -6,11 +6,21 @@ mod source;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::rules::RulesWatch;
-use crate::{config::Config, http, metrics::Metrics, smallage};
+use crate::{
+    config::{Config, SourceConfig},
+    http::{self, Serving},
+    ledger::TriageLedger,
+    metrics::Metrics,
+    smallage,
+};
 
 /// How long answers under way on the HTTP port get to end.
 const PORT_GRACE: Duration = Duration::from_secs(1);
@@ -51,21 +61,32 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         tracing::warn!("no hooks are configured: deaths are counted, but nobody is told");
     }
 
-    // The port closes last, so that probes and scrapes are answered while the rest comes to rest.
-    let close_port = CancellationToken::new();
-    let mut port = tokio::spawn(http::serve(listener, Arc::clone(&metrics), close_port.clone()));
-
     let config = Arc::new(config);
     let holder = holder();
-    let mut parts = JoinSet::new();
+    let open = |source: &SourceConfig| smallage::open(source).with_context(|| format!("source {}", source.name));
+    let ledgers = config.sources.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
     let rules = RulesWatch::new(&config, Arc::clone(&metrics));
-    for source in &config.sources {
-        let ledger = smallage::open(source).with_context(|| format!("source {}", source.name))?;
+    let asked = watch::Sender::new(());
+    let serving = Serving {
+        ledgers: ledgers.iter().map(|ledger| -> Arc<dyn TriageLedger> { ledger.clone() }).collect(),
+        tokens: config.http.tokens.clone(),
+        rules: rules.subscribe(),
+        holder: holder.clone(),
+        asked: asked.clone(),
+    };
+
+    // The port closes last, so that probes and scrapes are answered while the rest comes to rest.
+    let close_port = CancellationToken::new();
+    let mut port = tokio::spawn(http::serve(listener, Arc::clone(&metrics), serving, close_port.clone()));
+
+    let mut parts = JoinSet::new();
+    for ledger in ledgers {
         let watch = source::Watch::new(
             ledger,
             Arc::clone(&config),
             rules.subscribe(),
             rules.subscribe_to_alerts(),
+            asked.subscribe(),
             Arc::clone(&metrics),
             &holder,
             stop.clone(),

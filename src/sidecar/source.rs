@@ -10,10 +10,14 @@ use crate::{
     alert::AlertRule,
     config::{Config, HookConfig},
     event::{EventType, Include, Lane},
-    hook::{Client, Selection},
-    ledger::{AlertLedger, AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, StoreError, TryLease},
+    hook::{Client, Selection, reminded_every},
+    ledger::{
+        AlertLedger, AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, SourceLedger, StoreError, TriageLedger,
+        TryLease,
+    },
     loops::{
-        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Renew, Retry, Step, Trim, Trouble, WatchOptions,
+        self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Operate, Renew, Retain, Retry, Step, Trim,
+        Trouble, WatchOptions,
     },
     metrics::Metrics,
     rule::Rules,
@@ -30,10 +34,11 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One replica's part in one source.
 pub(super) struct Watch {
-    ledger: Arc<dyn AlertLedger>,
+    ledger: Arc<dyn SourceLedger>,
     config: Arc<Config>,
     rules: watch::Receiver<Arc<Rules>>,
     alerts: watch::Receiver<Arc<[AlertRule]>>,
+    asked: watch::Receiver<()>,
     metrics: Arc<Metrics>,
     holder: String,
     stop: CancellationToken,
@@ -45,10 +50,11 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(
-        ledger: Arc<dyn AlertLedger>,
+        ledger: Arc<dyn SourceLedger>,
         config: Arc<Config>,
         rules: watch::Receiver<Arc<Rules>>,
         alerts: watch::Receiver<Arc<[AlertRule]>>,
+        asked: watch::Receiver<()>,
         metrics: Arc<Metrics>,
         holder: &str,
         stop: CancellationToken,
@@ -61,6 +67,7 @@ impl Watch {
             config,
             rules,
             alerts,
+            asked,
             metrics,
             holder,
             stop,
@@ -291,13 +298,20 @@ impl Watch {
         let names: Vec<String> = hooks.iter().map(|hook| hook.name.clone()).collect();
         let every = self.config.sample_every;
         let rules = || self.rules.clone();
-        let (retries, alerts) = (|| -> Arc<dyn RetryLedger> { self.ledger.clone() }, || Arc::clone(&self.ledger));
+        let retries = || -> Arc<dyn RetryLedger> { self.ledger.clone() };
+        let alerts = || -> Arc<dyn AlertLedger> { self.ledger.clone() };
+        let triage = || -> Arc<dyn TriageLedger> { self.ledger.clone() };
         let watch = WatchOptions { every, digest: self.config.digest.clone(), reminded: reminded(&hooks) };
         steps.push(Box::new(Ingest::new(retries(), lease.clone(), metrics(), options, rules(), attached)));
         steps.push(Box::new(Judge::new(retries(), lease.clone(), metrics(), rules())));
         steps.push(Box::new(Retry::new(retries(), lease.clone(), metrics(), rules())));
         let watch = loops::Watch::new(alerts(), lease.clone(), metrics(), watch, self.alerts.clone(), rules());
         steps.push(Box::new(watch));
+        steps.push(Box::new(Operate::new(triage(), lease.clone(), metrics(), rules(), self.asked.clone())));
+        let retention = self.config.retention;
+        if let Some(retain) = Retain::new(triage(), lease.clone(), metrics(), rules(), retention) {
+            steps.push(Box::new(retain));
+        }
         for lane in Lane::ALL {
             steps.push(Box::new(Trim::new(alerts(), lease.clone(), lane, names.clone(), self.config.outbox, every)));
         }
@@ -316,7 +330,7 @@ impl Watch {
 /// The hooks that want to be told again and again what fires: Alertmanager takes for over what it hears no more of.
 fn reminded(hooks: &[&HookConfig]) -> Vec<String> {
     let wants = |hook: &&&HookConfig| {
-        hook.format.as_str() == "alertmanager" && Selection::new(hook).subscribed(EventType::AlertFiring)
+        reminded_every(hook.format).is_some() && Selection::new(hook).subscribed(EventType::AlertFiring)
     };
     hooks.iter().filter(wants).map(|hook| hook.name.clone()).collect()
 }

@@ -80,11 +80,14 @@ impl Smallage {
         Ok(self.read_operations(&[id.to_owned()]).await?.pop())
     }
 
-    pub(super) async fn newest_operations(&self, max: usize) -> Result<Vec<(Operation, OperationProgress)>> {
+    pub(super) async fn newest_ids(&self, max: usize) -> Result<Vec<String>> {
         let mut commands = pipe();
         commands.cmd("ZRANGE").arg(self.keys.operations()).arg(0).arg(max.clamp(1, MOST) - 1).arg("REV");
-        let answer = self.commands.read_all(&commands).await?.pop().unwrap_or(Value::Nil);
-        self.read_operations(&ids(answer)?).await
+        ids(self.commands.read_all(&commands).await?.pop().unwrap_or(Value::Nil))
+    }
+
+    pub(super) async fn newest_operations(&self, max: usize) -> Result<Vec<(Operation, OperationProgress)>> {
+        self.read_operations(&self.newest_ids(max).await?).await
     }
 
     /// Those of them that are there and can be read.

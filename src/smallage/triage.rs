@@ -45,6 +45,10 @@ impl TriageLedger for Smallage {
         self.one_operation(id).await
     }
 
+    async fn operation_ids(&self, max: usize) -> Result<Vec<String>> {
+        self.newest_ids(max).await
+    }
+
     async fn operations(&self, max: usize) -> Result<Vec<(Operation, OperationProgress)>> {
         self.newest_operations(max).await
     }

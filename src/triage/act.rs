@@ -1,6 +1,7 @@
 //! Retrying and removing entries that are named one by one.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::listing::counts_of;
 use crate::{
@@ -27,7 +28,7 @@ pub struct Doing<'a> {
 }
 
 /// What became of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// Its job is back on its queue.
@@ -41,7 +42,7 @@ pub enum End {
 }
 
 /// What became of one entry, as `-o json` prints it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Outcome {
     /// The source's name.
     pub source: String,

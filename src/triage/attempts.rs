@@ -4,6 +4,7 @@
 //! its attempts, not among them.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
     event::ErrorText,
@@ -14,7 +15,7 @@ use crate::{
 const TRACEBACK: &[u8] = b"Traceback (most recent call last):";
 
 /// One failed attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FailedAttempt {
     /// Which of the known lives of the job it belongs to, counted from 1.
     pub life: u32,

@@ -1,6 +1,7 @@
 //! The audit log: who, or which rule, did what.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Cursor, Error, Page, Result};
 use crate::{
@@ -28,7 +29,7 @@ pub struct AuditAsk {
 }
 
 /// A line, as `-o json` prints it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AuditItem {
     /// The source's name.
     pub source: String,

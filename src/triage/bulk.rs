@@ -41,6 +41,23 @@ pub struct Bulk<'a> {
     waiting: VecDeque<DeadLetter>,
     /// Up to where the DLQ was looked at; the letters that wait lie before it.
     scanned: Option<Scanned>,
+    died: Option<Died>,
+}
+
+/// When those died to which something was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Died {
+    /// The first of them.
+    pub first: Millis,
+    /// The last.
+    pub last: Millis,
+}
+
+impl Died {
+    fn and(so_far: Option<Died>, at: Millis) -> Option<Died> {
+        let Died { first, last } = so_far.unwrap_or(Died { first: at, last: at });
+        Some(Died { first: first.min(at), last: last.max(at) })
+    }
 }
 
 /// Which entries a bulk action has come to.
@@ -66,7 +83,7 @@ struct Scanned {
 impl<'a> Bulk<'a> {
     /// What is done, to what this filter passes of what was there at `asked_at`.
     pub fn new(doing: Doing<'a>, filter: Filter, asked_at: Millis) -> Bulk<'a> {
-        Bulk { doing, filter, asked_at, leg: Leg::Before, waiting: VecDeque::new(), scanned: None }
+        Bulk { doing, filter, asked_at, leg: Leg::Before, waiting: VecDeque::new(), scanned: None, died: None }
     }
 
     /// What an operation asks for. Its acts carry its id, so that the ledger counts them.
@@ -76,6 +93,18 @@ impl<'a> Bulk<'a> {
         let by = ledger::By { operation: operation.id.clone(), ..operation.by.clone() };
         let doing = Doing { act: operation.act, by, dry_run: operation.dry_run, rules };
         Ok(Bulk::new(doing, spec.compile()?, operation.asked_at))
+    }
+
+    /// The same, going on by these rules.
+    pub fn by_rules<'b>(self, rules: &'b Rules) -> Bulk<'b> {
+        let Bulk { doing, filter, asked_at, leg, waiting, scanned, died } = self;
+        let Doing { act, by, dry_run, rules: _ } = doing;
+        Bulk { doing: Doing { act, by, dry_run, rules }, filter, asked_at, leg, waiting, scanned, died }
+    }
+
+    /// When those died to which this has done something; none if it has done nothing.
+    pub fn died(&self) -> Option<Died> {
+        self.died
     }
 
     /// Does one piece: `at_most` entries or fewer, perhaps none of those that it looked at. `progress` says where it goes on, and
@@ -101,9 +130,12 @@ impl<'a> Bulk<'a> {
         let piece: Vec<DeadLetter> = self.waiting.iter().take(most).cloned().collect();
         if let Some(last) = piece.last() {
             let outcomes = self.doing.to_letters(ledger, &piece).await?;
-            for outcome in &outcomes {
+            for (letter, outcome) in piece.iter().zip(&outcomes) {
                 match outcome.refusal {
-                    None => progress.done += 1,
+                    None => {
+                        progress.done += 1;
+                        self.died = Died::and(self.died, letter.died_at);
+                    }
                     Some(why) => *progress.refused.entry(why.to_owned()).or_default() += 1,
                 }
             }

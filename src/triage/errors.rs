@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     Detail, Error, FailedAttempt, Filter, Result, lives_of,
@@ -18,7 +19,7 @@ use crate::{
 const MOST: usize = 1_000;
 
 /// The deaths of a job, oldest first, as `-o json` prints them.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Deaths {
     /// One for each entry of the job.
     pub items: Vec<Death>,
@@ -32,7 +33,7 @@ pub struct Deaths {
 }
 
 /// One death with its attempts.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Death {
     /// The source's name.
     pub source: String,

@@ -12,12 +12,13 @@ use crate::{
     letter::{DeadLetter, Group, Millis, Reason},
     rule::{Globs, Matcher, Subject},
 };
+use utoipa::ToSchema;
 
 /// What a compiled expression may take in memory, in bytes.
 const LARGEST_REGEX: usize = 1 << 20;
 
 /// A filter as people write it: every given condition must hold, and of a list any may.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterSpec {
     /// Globs on the source's name.
@@ -40,9 +41,11 @@ pub struct FilterSpec {
     pub error: Option<String>,
     /// Died longer ago than this, such as `24h`.
     #[serde(skip_serializing_if = "Option::is_none", with = "humantime_option")]
+    #[schema(value_type = Option<String>, example = "24h")]
     pub older_than: Option<Duration>,
     /// Died within this time.
     #[serde(skip_serializing_if = "Option::is_none", with = "humantime_option")]
+    #[schema(value_type = Option<String>, example = "7d")]
     pub newer_than: Option<Duration>,
 }
 
@@ -160,9 +163,11 @@ mod humantime_option {
 
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
+    use crate::clock::written;
+
     pub(super) fn serialize<S: Serializer>(age: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match age {
-            Some(age) => serializer.collect_str(&humantime::format_duration(*age)),
+            Some(age) => serializer.serialize_str(&written(*age)),
             None => serializer.serialize_none(),
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     Error, Filter, Result,
@@ -26,7 +27,7 @@ const MOST: usize = 8_192;
 const LONGEST: usize = 300;
 
 /// The groups of some sources, as `-o json` prints them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Groups {
     /// The largest first.
     pub items: Vec<GroupItem>,
@@ -39,7 +40,7 @@ pub struct Groups {
 }
 
 /// Groups that are not listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Other {
     /// How many.
     pub groups: u64,
@@ -51,7 +52,7 @@ pub struct Other {
 }
 
 /// A group in a source. Times are RFC 3339 in UTC.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct GroupItem {
     /// The source's name.
     pub source: String,
@@ -102,7 +103,7 @@ pub struct Times {
 }
 
 /// What the retry loop does with a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
     /// Its retries failed, or those of its task: nothing of it goes until a pause has passed.

@@ -1,6 +1,7 @@
 //! The entries of some sources as they are listed: newest first, one source after the other, from a cursor on.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     Cursor, Error, Filter, Result,
@@ -26,7 +27,7 @@ pub struct Ask {
 }
 
 /// One page, as `-o json` prints it and HTTP answers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Page<T> {
     /// What is on it.
     pub items: Vec<T>,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Error, FilterSpec, Result};
 use crate::{
@@ -29,7 +30,7 @@ pub struct Request {
 }
 
 /// An operation as `-o json` prints it and HTTP answers. Times are RFC 3339 in UTC.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct OperationShown {
     /// Its id.
     pub id: String,
@@ -38,6 +39,7 @@ pub struct OperationShown {
     /// `retry`, `delete` or `purge`.
     pub act: Act,
     /// Which entries.
+    #[schema(value_type = FilterSpec)]
     pub filter: serde_json::Value,
     /// Who asked.
     pub by: String,

@@ -7,6 +7,7 @@ use serde::{
     de::IgnoredAny,
     ser::{SerializeMap as _, SerializeSeq as _},
 };
+use utoipa::ToSchema;
 
 /// A MessagePack payload with more bytes is not read: few of them may stand for very many values.
 const LARGEST_PACK: usize = 1 << 20;
@@ -14,7 +15,7 @@ const LARGEST_PACK: usize = 1 << 20;
 const DEEPEST: u16 = 64;
 
 /// What a payload turned out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// Nothing.

@@ -12,6 +12,7 @@ use crate::{
     event::{Include, JobDead},
     ledger::{JobCounts, RawLetter, TriageLedger},
 };
+use utoipa::ToSchema;
 
 /// An entry with nothing left out and nothing changed.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl Shown {
 }
 
 /// The JSON of one entry.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Exact<'a> {
     /// The fields of the `job.dead` event, with traceback, history and payload.
     #[serde(flatten)]
@@ -86,6 +87,7 @@ pub struct Exact<'a> {
     pub payload_text: Option<String>,
     /// The record as stored.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Vec<serde_json::Value>>>)]
     pub fields: Option<Vec<(Bytes<'a>, Bytes<'a>)>>,
 }
 

@@ -74,7 +74,7 @@ fn dependencies_point_one_way() {
         ("event", &["letter"]),
         ("clock", &["letter"]),
         ("alert", &["clock", "event", "letter", "rule"]),
-        ("config", &["alert", "event", "letter", "rule"]),
+        ("config", &["alert", "clock", "event", "letter", "rule"]),
         ("ledger", &["alert", "clock", "event", "letter", "rule"]),
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),

@@ -10,149 +10,16 @@ use sexton::{
     config::{Format, HookConfig, Rate},
     delivery::LaneState,
     event::{Event, EventData, HookTest, JobRetry, Lane},
-    hook::Client,
-    ledger::{AttachOptions, Lease, Ledger, OutboxId, TryLease},
-    loops::{Deliver, DeliverTo, Ended, Trouble, prepare_lanes, run},
-    metrics::Metrics,
+    loops::{Ended, prepare_lanes},
 };
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     SOON, eventually,
     hooks::{death, hook},
+    lanes::{Running, Store, TTL, append},
     receiver::{Behaviour, Receiver, Request},
-    redis::{Options, Redis},
+    redis::Options,
 };
-
-const TTL: Duration = Duration::from_secs(3_600);
-const NS: &str = "lrs";
-
-/// A private Redis, and a ledger in it that leads.
-struct Store {
-    redis: Redis,
-    ledger: Arc<dyn Ledger>,
-    lease: Lease,
-}
-
-impl Store {
-    async fn start() -> Store {
-        Store::with(Options::default()).await
-    }
-
-    async fn with(options: Options) -> Store {
-        let redis = Redis::with(options).await;
-        let ledger = crate::ledger::ledger(&redis);
-        let TryLease::Acquired(lease) = ledger.try_lease("test", TTL, 0).await.unwrap() else { panic!("it is free") };
-        ledger.attach(&lease, AttachOptions::default()).await.unwrap();
-        Store { redis, ledger, lease }
-    }
-
-    /// Appends events to the outbox, and has this process notice; their places.
-    async fn post(&self, events: impl IntoIterator<Item = Event>) -> Vec<OutboxId> {
-        let mut events: Vec<_> = events.into_iter().collect();
-        let last = events.pop().expect("something is posted");
-        let mut ids = Vec::new();
-        if !events.is_empty() {
-            let mut many = redis::pipe();
-            for event in &events {
-                many.add_command(append(event, "*"));
-            }
-            let given: Vec<String> = many.query_async(&mut self.redis.connect().await).await.unwrap();
-            ids.extend(given.iter().map(|id| id.parse::<OutboxId>().unwrap()));
-        }
-        ids.push(self.ledger.append(&last.data).await.unwrap());
-        ids
-    }
-
-    async fn saved(&self, lane: Lane) -> LaneState {
-        LaneState::from_json(&self.ledger.load_lane("oncall", lane).await.unwrap().unwrap().state).unwrap()
-    }
-
-    /// How often Redis has run this command, in scripts or by itself.
-    async fn calls(&self, command: &str) -> u64 {
-        let mut con = self.redis.connect().await;
-        let info: String = redis::cmd("INFO").arg("commandstats").query_async(&mut con).await.unwrap();
-        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-        line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
-    }
-}
-
-/// Appends an event at this place of the outbox.
-fn append(event: &Event, place: &str) -> redis::Cmd {
-    let key = format!("{{{NS}}}:sexton:outbox:{}", event.kind().lane().as_str());
-    let data = serde_json::to_string(&event.data).unwrap();
-    redis::cmd("XADD").arg(key).arg(place).arg("type").arg(event.kind().as_str()).arg("data").arg(data).to_owned()
-}
-
-/// Both lanes of a hook, running.
-struct Running {
-    stop: CancellationToken,
-    loops: Vec<JoinHandle<Ended>>,
-    metrics: Arc<Metrics>,
-    trouble: Trouble,
-}
-
-impl Running {
-    async fn start(store: &Store, config: &HookConfig) -> Running {
-        Running::with_cap(store, config, 50_000).await
-    }
-
-    async fn with_cap(store: &Store, config: &HookConfig, outbox_cap: u64) -> Running {
-        prepare_lanes(&*store.ledger, &store.lease, &config.name).await.unwrap();
-        let metrics = Arc::new(Metrics::new(&["orders"], &[&config.name]));
-        let to = DeliverTo {
-            ledger: Arc::clone(&store.ledger),
-            lease: store.lease.clone(),
-            hook: config,
-            client: Client::new(config).unwrap(),
-            metrics: Arc::clone(&metrics),
-            outbox_cap,
-            grace: SOON,
-        };
-        let (stop, trouble) = (CancellationToken::new(), Trouble::new("orders", "test"));
-        let lanes = Deliver::lanes(&to).map(|lane| {
-            let (stop, trouble) = (stop.clone(), trouble.at("deliver"));
-            tokio::spawn(async move { run(Box::new(lane), &trouble, stop).await })
-        });
-        Running { stop, loops: lanes.into(), metrics, trouble }
-    }
-
-    /// A clean stop.
-    async fn stop(self) {
-        self.stop.cancel();
-        for one in self.loops {
-            assert_eq!(tokio::time::timeout(SOON, one).await.unwrap().unwrap(), Ended::Stopped);
-        }
-    }
-
-    /// As a SIGKILL would.
-    async fn kill(self) {
-        for one in self.loops {
-            one.abort();
-            let _ = one.await;
-        }
-    }
-
-    fn metric(&self, line: &str) -> Option<u64> {
-        let text = self.metrics.render();
-        text.lines().find_map(|known| known.strip_prefix(line)?.trim().parse().ok())
-    }
-
-    fn deliveries(&self, outcome: &str) -> u64 {
-        let line = format!("sexton_hook_deliveries_total{{hook=\"oncall\",outcome=\"{outcome}\"}}");
-        self.metric(&line).unwrap()
-    }
-
-    fn backlog(&self) -> Option<u64> {
-        self.metric("sexton_hook_backlog{hook=\"oncall\",source=\"orders\"}")
-    }
-
-    /// Waits until the condition holds.
-    async fn until(&self, what: &str, condition: impl Fn(&Running) -> bool) {
-        eventually(what, SOON, async || condition(self).then_some(())).await;
-    }
-}
 
 fn ids(requests: &[Request]) -> BTreeSet<&str> {
     requests.iter().map(Request::id).collect()

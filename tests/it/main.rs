@@ -1,6 +1,8 @@
 //! Sexton against real stores and receivers: one binary, a private Redis for every test.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails by panicking")]
 
+mod alertmanager;
+mod alerts;
 mod architecture;
 mod cli;
 mod closed_loop;
@@ -16,6 +18,7 @@ mod ledger;
 mod ledger_model;
 mod model;
 mod outcomes;
+mod pagerduty;
 mod plan_ledger;
 mod port;
 mod readme;

@@ -202,6 +202,8 @@ async fn every_form_goes_out_with_its_own_type_and_signature() {
         (Format::CloudEvents, "application/cloudevents+json", Some("webhook-signature")),
         (Format::Flexiq, "application/json", Some("x-flexiq-signature")),
         (Format::Slack, "application/json", None),
+        (Format::PagerDuty, "application/json", None),
+        (Format::Alertmanager, "application/json", None),
     ] {
         let receiver = Receiver::start().await;
         let mut config = hook(&receiver.url());
@@ -214,7 +216,8 @@ async fn every_form_goes_out_with_its_own_type_and_signature() {
             assert_eq!(request.header(name).is_some(), signature == Some(name), "{format:?} {name}");
         }
         assert_eq!(request.id(), "evt-1");
-        assert!(request.json().is_object());
+        assert_eq!(request.json().is_array(), format == Format::Alertmanager);
+        assert!(request.line.starts_with("POST /in/s3cret-path?token=s3cret-token "), "{}", request.line);
     }
 }
 

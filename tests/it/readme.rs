@@ -7,7 +7,9 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 use sexton::{
     config::{self, Format},
     delivery::Outcome,
-    event::{Event, EventData, EventType, HookTest, Include, JobDead, JobRetry, Tally, rfc3339},
+    event::{
+        Alert, AlertGroup, Event, EventData, EventType, HookTest, Include, JobDead, JobRetry, Purge, Tally, rfc3339,
+    },
     hook::{body, of_status},
     letter::Millis,
     metrics,
@@ -85,6 +87,9 @@ fn parts() -> Vec<(&'static str, String)> {
         ("job.recovered", example(EventData::JobRecovered(Box::new(retry(Some(recovered())))), recovered())),
         ("job.exhausted", example(EventData::JobExhausted(Box::new(exhausted())), died(&exhausted()))),
         ("dlq.digest", example(digest(), Millis(1_795_973_305_000))),
+        ("dlq.purged", example(EventData::Purged(purge()), Millis(1_795_973_305_000))),
+        ("alert.firing", example(EventData::AlertFiring(Box::new(alert())), fired())),
+        ("alert.resolved", example(EventData::AlertResolved(Box::new(over())), Millis(fired().0 + 2_700_000))),
         ("hook.test", example(EventData::HookTest(hook_test()), Millis(1_795_973_305_000))),
     ]
 }
@@ -185,6 +190,78 @@ fn digest() -> EventData {
     EventData::Digest(Box::new(tally.digest("orders", "rate")))
 }
 
+/// When [`alert`] fired: ten minutes after the first death of its group.
+fn fired() -> Millis {
+    Millis(died(&sample(1)).0 + 600_000)
+}
+
+/// A line that rises.
+fn alert() -> Alert {
+    let (dead, since) = (sample(1), rfc3339(died(&sample(1))));
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let error = dead.error.clone();
+    let summary = format!(
+        "orders, task send_email: the line rises, by 34 in 12m and in 10 of 12 steps, to 41 dead letters; mostly \
+         send_email ({error})"
+    );
+    let group = AlertGroup {
+        group: dead.group,
+        task: dead.task,
+        queue: dead.queue,
+        reason: dead.reason,
+        error,
+        deaths: 34,
+        first_died_at: since.clone(),
+        last_died_at: rfc3339(fired()),
+        retrying: Some(
+            "Retries under rule dependency-flaky failed, so nothing of them is sent until 2026-11-29T17:51:02.000Z (in 13 \
+             minutes); then one retry goes ahead, and the others follow when that recovers."
+                .to_owned(),
+        ),
+    };
+    Alert {
+        source: "orders".to_owned(),
+        incident: "9f86d081884c7d65".to_owned(),
+        alert: "rising".to_owned(),
+        severity: "critical".to_owned(),
+        since,
+        fired_at: rfc3339(fired()),
+        labels: [label("source", "orders"), label("task", "send_email")].into(),
+        value: 34,
+        level: 41,
+        summary,
+        groups: vec![group],
+        ..Alert::default()
+    }
+}
+
+/// The end of [`alert`].
+fn over() -> Alert {
+    let summary =
+        "orders, task send_email: rising is over after 45m; 57 jobs died since it began, 12 dead letters are left";
+    Alert {
+        resolved_at: rfc3339(Millis(fired().0 + 2_700_000)),
+        value: 57,
+        level: 12,
+        summary: summary.to_owned(),
+        groups: Vec::new(),
+        ..alert()
+    }
+}
+
+/// What retention removed in one go.
+fn purge() -> Purge {
+    Purge {
+        source: "orders".to_owned(),
+        why: "retention".to_owned(),
+        by: "retention".to_owned(),
+        note: Some("max_age 30d".to_owned()),
+        count: 12_034,
+        oldest_died_at: rfc3339(Millis(1_793_294_905_000)),
+        newest_died_at: rfc3339(Millis(1_793_381_305_000)),
+    }
+}
+
 fn hook_test() -> HookTest {
     HookTest { source: "orders".to_owned(), hook: "oncall".to_owned(), summary: "a test of the hook oncall".to_owned() }
 }
@@ -200,7 +277,7 @@ fn example(data: EventData, at: Millis) -> String {
         data => data,
     };
     let event = Event { id, at, data };
-    let body = body(Format::Standard, &event);
+    let body = body(Format::Standard, &event, None);
     let raw: Box<serde_json::value::RawValue> = serde_json::from_slice(&body.bytes).unwrap();
     format!("```json\n{}\n```", pretty(raw.get()))
 }

@@ -109,6 +109,32 @@ fn an_event_has_what_a_person_needs_and_the_end_says_when_it_was() {
 }
 
 #[test]
+fn nobody_is_reminded_of_an_end_once_the_same_fires_anew() {
+    let rules = [AlertRule {
+        keep_firing_for: Duration::ZERO,
+        ..AlertRule::new("burst", Kind::Burst(Burst { over: mins(5), deaths: 2 }))
+    }];
+    let mut watch = watch();
+    let dead = JobDead { group: "7c1f0e9a2b44".to_owned(), ..JobDead::default() };
+    let to = ["manager".to_owned()];
+    let mut told = Vec::new();
+    for (at, deaths) in [(0, 2), (600_000, 0), (650_000, 2)] {
+        for _ in 0..deaths {
+            watch.count(Millis(NOW + at), Millis(NOW + at), Arrival::First, &dead, &rules);
+        }
+        let tick = watch.tick(Millis(NOW + at), Sample { entries: 4, in_flight: 0 }, &rules, &[]);
+        told.extend(tick.transitions.into_iter().map(|told| (told.change, told.incident)));
+    }
+    let [(Change::Fire, first), (Change::Resolve(_), over), (Change::Fire, second)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(first == over && first != second);
+    let reminders = watch.reminders(Millis(NOW + 660_000), &rules, &[], &to);
+    let reminders: Vec<_> = reminders.iter().map(|told| (told.change, &told.incident)).collect();
+    assert_eq!(reminders, [(Change::Repeat, second)]);
+}
+
+#[test]
 fn what_happened_between_two_summaries_is_in_one_of_them() {
     let schedule = crate::rule::Window::parse("*/10 * * * *", crate::rule::Zone::UTC).unwrap();
     let mut watch = watch();

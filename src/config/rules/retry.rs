@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    clock::written,
     config::{
         document::Value,
         field::{Field, Section},
@@ -10,7 +11,6 @@ use crate::{
         problem::Problems,
         schedule, shape,
         source::Names,
-        value,
     },
     letter::Reason,
     rule::{Action, Matcher, Pace, RetryRule, Terms, Window},
@@ -93,8 +93,8 @@ fn terms(section: &Section<'_>, problems: &mut Problems) -> Terms {
     if let Some((field, age)) = duration("max_backoff", LONGEST_AGE, problems) {
         terms.max_backoff = age;
         if is_known && age < terms.min_age {
-            let min_age = value::duration(terms.min_age);
-            let message = format!("{:?} is {}, less than \"min_age\": {min_age}", field.key, value::duration(age));
+            let min_age = written(terms.min_age);
+            let message = format!("{:?} is {}, less than \"min_age\": {min_age}", field.key, written(age));
             problems.add(field.at(), message, "no retry comes before min_age: raise the one, or lower the other");
         }
     }

@@ -181,8 +181,8 @@ fn problems_of_hooks() {
             ("tineout: 1s", r#"6:5: unknown key "tineout" in a hook; did you mean "timeout"?"#),
             ("url_file: x", r#"6:5: both "url" and "url_file" are given; keep one of them"#),
             (
-                "format: pagerduty",
-                r#"6:13: unknown value "pagerduty" for "format"; known formats: standard, cloudevents, flexiq, slack"#,
+                "format: opsgenie",
+                r#"6:13: unknown value "opsgenie" for "format"; known formats: standard, cloudevents, flexiq, slack, pagerduty, alertmanager"#,
             ),
             ("format: cloudevent", r#"6:13: unknown value "cloudevent" for "format"; did you mean "cloudevents"?"#),
             (
@@ -221,8 +221,52 @@ fn problems_of_hooks() {
                 r#"7:11: "unlimited" is more than a Slack webhook takes, which is one message a second; give rate: 60/m or less"#,
             ),
             (
+                "format: alertmanager\nsecret_file: x",
+                r#"7:5: "secret_file" is given, but nothing signs in the format alertmanager; remove it: what Alertmanager asks for is given with "headers""#,
+            ),
+            (
+                "format: pagerduty\nsecret: hunter2\nrouting_key: ${WORD}",
+                r#"7:5: "secret" is given, but nothing signs in the format pagerduty; remove it: what PagerDuty asks for is "routing_key""#,
+            ),
+            (
+                "format: pagerduty",
+                r#"4:5: "routing_key" is missing in a hook of the format pagerduty; give "routing_key" or "routing_key_file": the key of an Events API v2 integration"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key: 'hunter 2'",
+                r#"7:18: the routing key of "routing_key" holds a character that no such key has; copy it from the integration, without spaces around it"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key: ${EMPTY}",
+                r#"7:18: "routing_key" is empty; give it a value, or remove the key"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key: a\nrouting_key_file: b",
+                r#"8:5: both "routing_key" and "routing_key_file" are given; keep one of them"#,
+            ),
+            (
+                "format: pagerduty\nrouting_key_file: nobody",
+                r#"7:23: cannot read "nobody" for "routing_key_file": No such file or directory (os error 2); check path and permissions; relative paths begin in the working directory"#,
+            ),
+            (
+                "routing_key: hunter2",
+                r#"6:5: "routing_key" is given, but the format standard has none; remove it, or give format: pagerduty"#,
+            ),
+            (
+                "format: slack\nrouting_key_file: x",
+                r#"7:5: "routing_key_file" is given, but the format slack has none; remove it, or give format: pagerduty"#,
+            ),
+            (
                 "events: [dlq.purged]",
                 "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, alert.firing, alert.resolved, hook.test",
+            ),
+            (
+                "format: alertmanager\nevents: [dlq.*, job.retried]",
+                "7:13: none of these events is sent in the format alertmanager; it sends job.dead, job.exhausted, alert.firing, alert.resolved, hook.test",
+            ),
+            (
+                "format: pagerduty\nrouting_key: a\nevents: job.re*",
+                "8:13: none of these events is sent in the format pagerduty; it sends job.dead, job.exhausted, dlq.digest, alert.firing, alert.resolved, hook.test",
             ),
             ("events: job.deaf", r#"6:13: "job.deaf" matches no event; did you mean "job.dead"?"#),
             (
@@ -308,7 +352,7 @@ fn problems_of_hooks() {
             ),
             (
                 "[x]",
-                r#"2:9: expected a mapping for "hooks", found a text; use these keys: name, url, url_file, format, secret, secret_file, events, match, headers, rate, timeout, give_up_after, include, redact"#,
+                r#"2:9: expected a mapping for "hooks", found a text; use these keys: name, url, url_file, format, secret, secret_file, routing_key, routing_key_file, events, match, headers, rate, timeout, give_up_after, include, redact"#,
             ),
             ("[{ name: a }]", r#"2:9: "url" is missing in a hook; give "url" or "url_file""#),
             (
@@ -355,8 +399,38 @@ fn problems_of_the_rest() {
                 "http: { listen: ':9640' }",
                 r#"2:17: expected an IP address and a port for "listen", found ":9640"; write it like 0.0.0.0:9640 (any IPv4 address), 127.0.0.1:9640 or [::]:9640"#,
             ),
-            ("http: { token: hunter2 }", r#"2:9: "token" in http is not available in this version; remove it"#),
-            ("http: { token_file: x }", r#"2:9: "token_file" in http is not available in this version; remove it"#),
+            (
+                "http: { token: hunter2 }",
+                r#"2:16: this token has 7 characters, and needs at least 16; make one with: openssl rand -hex 32"#,
+            ),
+            (
+                "http: { token: 'sixteen blanks in' }",
+                r#"2:16: this token has characters that no request can carry; make one with: openssl rand -hex 32"#,
+            ),
+            (
+                "http: { token_file: x }",
+                r#"2:21: cannot read "x" for "token_file": No such file or directory (os error 2); check path and permissions; relative paths begin in the working directory"#,
+            ),
+            (
+                "http: { token: 0123456789abcdef, token_file: x }",
+                r#"2:34: both "token" and "token_file" are given; keep one of them"#,
+            ),
+            (
+                "http: { tokens: [{ name: ci }] }",
+                r#"2:18: "token" is missing in a token; give "token" or "token_file""#,
+            ),
+            (
+                "http: { tokens: [{ token: 0123456789abcdef }] }",
+                r#"2:18: "name" is missing in a token; give the token a name"#,
+            ),
+            (
+                "http: { token: 0123456789abcdef, tokens: [{ name: ci, token: 0123456789abcdef }] }",
+                r#"2:62: this is the token of "default" again; give every name a token of its own"#,
+            ),
+            (
+                "http: { token: 0123456789abcdef, tokens: [{ name: default, token: 0123456789abcdeg }] }",
+                r#"2:51: the name "default" is taken by the token in line 2; give every one a name of its own"#,
+            ),
             ("log: { level: inof }", r#"2:15: expected a log level for "level", found "inof"; did you mean "info"?"#),
             ("log: { format: jsno }", r#"2:16: unknown value "jsno" for "format"; did you mean "json"?"#),
             (
@@ -375,10 +449,8 @@ fn problems_of_the_rest() {
                 "rules: rules/",
                 r#"2:8: expected a list for "rules", found a text; write each item behind a dash, or [] for none"#,
             ),
-            (
-                "retention: { max_age: 30d }",
-                r#"2:1: "retention" is not available in this version; remove it, or write retention: {}"#,
-            ),
+            ("retention: { max_age: 30s }", r#"2:23: "max_age" is too short: "30s"; give 1m to 3650d"#),
+            ("retention: { max_entries: 0 }", r#"2:27: "max_entries" is too small: "0"; give at least 1"#),
         ],
     );
 }
@@ -418,10 +490,12 @@ hooks:
   - { name: c, url: 'hunter2://x', secret_file: 'whsec_hunter2', headers: { X-A: \"hunter2\\n\" } }
   - { name: e, url: 'http://h', events: ['${WORD}'], match: { source: '${WORD}', error: '${WORD}(', task: '${WORD}[' } }
   - { name: f, url: 'http://h', rate: '${WORD}', include: ['${WORD}'], redact: ['(${WORD}'], headers: '${WORD}' }
+  - { name: g, format: pagerduty, routing_key: 'hunter2 ü' }
+  - { name: h, format: pagerduty, routing_key_file: hunter2://x, secret: hunter2 }
   - { name: d, url: 'xhttps://hunter2', timeout: '${WORD}', format: '${WORD}', match: { group: '${WORD}' } }
 ";
     let found = problems(text);
-    assert!(found.len() >= 19, "{found:#?}");
+    assert!(found.len() >= 22, "{found:#?}");
     assert!(!found.iter().any(|line| line.contains("hunter2")), "{found:#?}");
 }
 

@@ -15,6 +15,7 @@ fn a_whole_configuration() {
         ("client.pem", "-"),
         ("client.key", "-"),
         ("hook-url", "https://chat.example.com/services/T0/B0/x\n"),
+        ("token", "0123456789abcdef\n"),
         ("new", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz\n"),
     ] {
         std::fs::write(folder.path().join(name), content).unwrap();
@@ -54,13 +55,16 @@ hooks:
   - { name: flexiq, url: "http://127.0.0.1:8080/", format: flexiq, secret: any text, rate: unlimited }
   - { name: files, url: "http://h", secret_file: new }
 announce_existing: ${FLAG}
-http: { listen: "[::]:80" }
+http:
+  listen: "[::]:80"
+  token_file: token
+  tokens: [{ name: ci, token: another-0123456789 }]
 lease: { ttl: 1500ms }
 sample_every: 1m
 outbox: { cap: 100, keep: 0s }
 log: { format: text, level: "warn,sexton::hook=debug" }
 rules: []
-retention: {}
+retention: { max_age: 30d, max_entries: 1000000 }
 "#;
     let path = folder.path().join("sexton.yaml");
     std::fs::write(&path, text).unwrap();
@@ -115,9 +119,42 @@ retention: {}
 
     assert!(config.announce_existing);
     assert_eq!(config.http.listen, "[::]:80");
+    let tokens: Vec<_> = config.http.tokens.iter().map(|token| (token.name.as_str(), token.secret.clone())).collect();
+    assert_eq!(tokens, [("default", file("token")), ("ci", inline("another-0123456789"))]);
+    let month = Duration::from_secs(30 * 24 * 60 * 60);
+    assert_eq!(config.retention, RetentionConfig { max_age: Some(month), max_entries: Some(1_000_000) });
     assert_eq!((config.lease_ttl, config.sample_every), (Duration::from_millis(1500), Duration::from_secs(60)));
     assert_eq!(config.outbox, OutboxConfig { cap: 100, keep: Duration::ZERO });
     assert_eq!(config.log, LogConfig { format: LogFormat::Text, level: "warn,sexton::hook=debug".into() });
+}
+
+#[test]
+fn pagerduty_and_alertmanager_need_what_they_need_and_no_more() {
+    let text = with_source(
+        "hooks:\n  - { name: pager, format: pagerduty, routing_key: '${WORD}', events: [job.retried, 'alert.*'] }\n  - { name: am, \
+         url: 'http://am:9093', format: alertmanager, rate: 10/s }\n  - { name: eu, url: 'https://eu', format: pagerduty, \
+         routing_key: x }\n",
+    );
+    let hooks = config(&text).hooks;
+    assert_eq!(
+        (hooks[0].format, &hooks[0].url),
+        (Format::PagerDuty, &inline("https://events.pagerduty.com/v2/enqueue"))
+    );
+    assert_eq!((&hooks[0].routing_key, &hooks[0].events[0][..]), (&Some(inline("hunter2")), "job.retried"));
+    assert_eq!((hooks[1].format, &hooks[1].routing_key), (Format::Alertmanager, &None));
+    assert_eq!(hooks[2].url, inline("https://eu"));
+    assert!(!format!("{hooks:?}").contains("hunter2"));
+    let taken =
+        |format: Format| EventType::ALL.into_iter().filter(move |kind| !format.takes(*kind)).collect::<Vec<_>>();
+    let [retried, recovered, digest] = [EventType::JobRetried, EventType::JobRecovered, EventType::DlqDigest];
+    for format in Format::ALL {
+        let expected = match format {
+            Format::PagerDuty => vec![retried, recovered],
+            Format::Alertmanager => vec![retried, recovered, digest],
+            _ => Vec::new(),
+        };
+        assert_eq!(taken(format), expected, "{format:?}");
+    }
 }
 
 #[test]

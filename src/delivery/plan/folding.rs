@@ -124,8 +124,12 @@ impl Plan {
                 self.state.digest_seq += 1;
                 self.hold(posted.event.id.clone(), posted.event.at, (**digest).clone());
             }
-            EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
-                // Nobody waits for a test that is this old; it goes the way of what is rejected while off.
+            EventData::Purged(_) | EventData::AlertFiring(_) | EventData::AlertResolved(_) | EventData::HookTest(_) => {
+                // Nothing can stand for these. They are still to be sent, and given up if the outbox loses them.
+                if !pending {
+                    self.choose(posted.id, &posted.event, posted.event.at.0);
+                }
+                return unread;
             }
         }
         self.state.pending.remove(&posted.id);

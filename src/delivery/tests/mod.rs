@@ -1,6 +1,7 @@
 //! The plan of a lane, step by step, and its properties over random histories.
 
 mod cases;
+mod incidents;
 mod properties;
 
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::{Due, Key, LaneState, Plan, Policy};
 use crate::{
     config::Rate,
-    event::{Counts, Digest, Event, EventData, JobDead, JobRetry},
+    event::{Alert, Counts, Digest, Event, EventData, JobDead, JobRetry},
     ledger::{OutboxId, Posted},
     letter::Millis,
 };
@@ -19,6 +20,7 @@ fn policy(rate: Rate) -> Policy {
         hook: "on.call".to_owned(),
         rate,
         spacing: Duration::ZERO,
+        newest_alone: false,
         give_up_after: Duration::from_secs(24 * 3600),
         fingerprint: "f1".to_owned(),
     }
@@ -65,6 +67,19 @@ fn digest(ms: u64, count: u64) -> Posted {
     let counts = Counts { deaths: count, ..Counts::default() };
     let digest = Digest { source: "orders".to_owned(), why: "existing".to_owned(), counts, ..Digest::default() };
     Posted { event: Event { data: EventData::Digest(Box::new(digest)), ..death(ms).event }, id: place(ms) }
+}
+
+/// An alert of the `n`-th incident, which has its own labels: that it fires, or that it is over.
+fn alert(ms: u64, n: usize, fires: bool) -> Posted {
+    let alert = Box::new(Alert {
+        source: "orders".to_owned(),
+        incident: format!("{n:016x}"),
+        alert: "rising".to_owned(),
+        labels: [("task".to_owned(), format!("task {n}"))].into(),
+        ..Alert::default()
+    });
+    let data = if fires { EventData::AlertFiring(alert) } else { EventData::AlertResolved(alert) };
+    Posted { event: Event { data, ..death(ms).event }, id: place(ms) }
 }
 
 fn take(plan: &mut Plan, posted: &Posted, now: i64) -> super::Taken {

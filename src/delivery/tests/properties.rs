@@ -30,9 +30,20 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ]
 }
 
+/// One of the [`KINDS`], or beyond them an alert of one of three incidents.
+fn kind() -> impl Strategy<Value = usize> {
+    prop_oneof![9 => 0..KINDS.len(), 1 => KINDS.len()..KINDS.len() + 6]
+}
+
+/// Which incident an event is of, and whether it says that it fires.
+fn incident(kind: usize) -> Option<(usize, bool)> {
+    let n = kind.checked_sub(KINDS.len())?;
+    Some((n / 2, n.is_multiple_of(2)))
+}
+
 fn moves(crashes: bool) -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
-        3 => prop::collection::vec(0..KINDS.len(), 1..40).prop_map(Move::Append),
+        3 => prop::collection::vec(kind(), 1..40).prop_map(Move::Append),
         4 => Just(Move::Read),
         6 => outcome().prop_map(Move::Answer),
         2 => (1..120_000_u32).prop_map(Move::Wait),
@@ -67,6 +78,8 @@ struct World {
     /// When each event was chosen to be sent singly, for the first time.
     singles: BTreeMap<OutboxId, i64>,
     given_up: u64,
+    /// What was not sent because the same was told anew.
+    superseded: BTreeSet<OutboxId>,
     /// When the last request of this plan was made.
     last_sent: Option<i64>,
 }
@@ -90,6 +103,7 @@ impl World {
             settled: BTreeMap::new(),
             singles: BTreeMap::new(),
             given_up: 0,
+            superseded: BTreeSet::new(),
             last_sent: None,
         }
     }
@@ -97,7 +111,11 @@ impl World {
     fn append(&mut self, kinds: &[usize]) {
         for kind in kinds {
             let ms = self.outbox.len() as u64 + 1;
-            self.outbox.insert(place(ms), about_a_job(ms, *kind));
+            let posted = match incident(*kind) {
+                Some((n, fires)) => alert(ms, n, fires),
+                None => about_a_job(ms, *kind),
+            };
+            self.outbox.insert(place(ms), posted);
             self.kinds.insert(place(ms), *kind);
         }
     }
@@ -125,10 +143,14 @@ impl World {
         let now = Millis(self.now);
         let most = self.plan.read_up_to(now);
         let after = self.plan.cursor();
-        let page: Vec<_> =
-            self.outbox.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).take(most).collect();
-        for (id, posted) in page {
-            match self.plan.take(posted, true, now, JobDead::clone) {
+        let page = self.outbox.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).take(most);
+        let page: Vec<_> = page.map(|(id, posted)| (*id, posted.clone())).collect();
+        for (id, posted) in &page {
+            let before = incident(self.kinds[id]).map(|_| pending(&self.plan));
+            let taken = self.plan.take(posted, true, now, JobDead::clone);
+            before.iter().for_each(|before| self.dropped(before));
+            match taken {
+                Taken::Single if incident(self.kinds[id]).is_some() => {}
                 Taken::Single => drop(self.singles.entry(*id).or_insert(self.now)),
                 Taken::Folded => self.folded.push(*id),
                 other => panic!("{other:?}"),
@@ -143,12 +165,42 @@ impl World {
         self.note(&notes);
         self.look_at_digests();
         let due: Vec<_> = std::iter::from_fn(|| self.plan.due(Millis(self.now))).collect();
-        self.sending.extend(due.iter().cloned());
+        for due in &due {
+            self.is_in_order(due.key);
+            self.sending.push(due.clone());
+        }
         let spacing = i64::try_from(self.policy.spacing.as_millis()).unwrap();
         if spacing > 0 && !due.is_empty() {
             assert_eq!(self.sending.len(), 1, "one at a time");
             assert!(self.last_sent.replace(self.now).is_none_or(|last| self.now - last >= spacing));
         }
+    }
+
+    /// Nothing of the same incident that came earlier is still to be sent, or on its way.
+    fn is_in_order(&self, key: Key) {
+        let Key::Event(id) = key else { return };
+        let Some((n, _)) = incident(self.kinds[&id]) else { return };
+        let of_incident = |other: &OutboxId| incident(self.kinds[other]).is_some_and(|(other, _)| other == n);
+        assert!(!pending(&self.plan).iter().any(|other| *other < id && of_incident(other)), "{id} overtakes");
+        let sent = |due: &Due| matches!(due.key, Key::Event(other) if of_incident(&other));
+        assert!(!self.sending.iter().any(sent), "{id} is sent beside another one");
+    }
+
+    /// Takes over what is pending no more and was not settled.
+    fn dropped(&mut self, before: &BTreeSet<OutboxId>) {
+        let dropped = before - &pending(&self.plan);
+        dropped.iter().for_each(|id| self.was_superfluous(*id));
+        self.superseded.extend(dropped);
+    }
+
+    /// What was dropped says that something fires, was not on its way, and is followed by the same.
+    fn was_superfluous(&self, id: OutboxId) {
+        assert!(self.policy.newest_alone, "{id}");
+        let (n, fires) = incident(self.kinds[&id]).expect("only of incidents");
+        let next = self.kinds.range((std::ops::Bound::Excluded(id), std::ops::Bound::Unbounded));
+        let mut next = next.filter_map(|(_, kind)| incident(*kind)).filter(|(other, _)| *other == n);
+        assert!(fires && next.next() == Some((n, true)), "{id}");
+        assert!(!self.sending.iter().any(|due| due.key == Key::Event(id)), "{id} was on its way");
     }
 
     fn note(&mut self, notes: &[Note]) {
@@ -164,8 +216,10 @@ impl World {
             return self.go_on();
         }
         let due = self.sending.remove(0);
+        let before = matches!(outcome, Outcome::Retry { .. }).then(|| pending(&self.plan));
         let notes = self.plan.settled(due.key, outcome, Millis(self.now), 0.5);
         self.note(&notes);
+        before.iter().for_each(|before| self.dropped(before));
         if matches!(outcome, Outcome::Delivered | Outcome::Rejected) {
             match (due.key, due.digest) {
                 (Key::Event(id), _) => *self.settled.entry(id).or_default() += 1,
@@ -186,7 +240,9 @@ impl World {
         let oldest: Vec<_> = self.outbox.values().take(usize::from(events)).cloned().collect();
         for posted in oldest {
             let before = self.plan.state().overflow.events();
+            let waiting = incident(self.kinds[&posted.id]).map(|_| pending(&self.plan));
             self.plan.relieve(&posted, true, JobDead::clone);
+            waiting.iter().for_each(|waiting| self.dropped(waiting));
             if self.plan.state().overflow.events() > before {
                 self.overflow.push(posted.id);
                 self.singles.remove(&posted.id);
@@ -205,10 +261,13 @@ impl World {
 
     fn crash(&mut self) {
         let (json, folded, overflow) = self.saved.clone();
-        self.plan = Plan::new(self.policy.clone(), LaneState::from_json(&json).unwrap());
+        let saved = LaneState::from_json(&json).unwrap();
+        let waiting: BTreeSet<_> = saved.pending.keys().copied().collect();
+        self.plan = Plan::new(self.policy.clone(), saved);
         self.last_sent = None;
         (self.folded, self.overflow) = (folded, overflow);
         self.sending.clear();
+        self.dropped(&waiting);
         // What was frozen but never saved was never sent either: its id may be used again.
         let kept: BTreeSet<_> = self.plan.state().digests.iter().map(|digest| digest.id.clone()).collect();
         self.digests.retain(|id, _| kept.contains(id) || self.taken.contains(id));
@@ -245,7 +304,9 @@ impl World {
     fn drain(&mut self) {
         for _ in 0..100_000 {
             self.read();
-            self.save();
+            if self.plan.save_is_urgent() {
+                self.save();
+            }
             if !self.sending.is_empty() {
                 self.answer(Outcome::Delivered);
             } else if let Some(at) = self.plan.wake_at() {
@@ -259,10 +320,19 @@ impl World {
     }
 }
 
+/// Events that are to be sent singly and not settled.
+fn pending(plan: &Plan) -> BTreeSet<OutboxId> {
+    plan.state().pending.keys().copied().collect()
+}
+
 fn policies() -> impl Strategy<Value = Policy> {
     let rates = prop_oneof![Just(Rate::Unlimited), (1..20_u32).prop_map(per_minute)];
     let spacings = prop_oneof![2 => Just(Duration::ZERO), 1 => Just(Duration::from_secs(1))];
-    (rates, spacings).prop_map(|(rate, spacing)| Policy { spacing, ..policy(rate) })
+    (rates, spacings, any::<bool>()).prop_map(|(rate, spacing, newest_alone)| Policy {
+        spacing,
+        newest_alone,
+        ..policy(rate)
+    })
 }
 
 proptest! {
@@ -274,7 +344,9 @@ proptest! {
         world.play(&moves);
         world.drain();
         prop_assert!(world.settled.values().all(|times| *times == 1));
-        prop_assert_eq!(world.settled.len() as u64 + world.given_up, world.outbox.len() as u64);
+        prop_assert!(world.superseded.iter().all(|id| !world.settled.contains_key(id)));
+        let superseded = world.superseded.len() as u64;
+        prop_assert_eq!(world.settled.len() as u64 + world.given_up + superseded, world.outbox.len() as u64);
         if let Rate::Limited { events, per } = policy.rate {
             let per = i64::try_from(per.as_millis()).unwrap();
             let mut times: Vec<_> = world.singles.values().copied().collect();
@@ -293,9 +365,10 @@ proptest! {
         let mut world = World::new(policy);
         world.play(&moves);
         world.drain();
-        prop_assert!(world.settled.len() as u64 + world.given_up >= world.outbox.len() as u64);
+        let settled: BTreeSet<_> = world.settled.keys().chain(&world.superseded).copied().collect();
+        prop_assert!(settled.len() as u64 + world.given_up >= world.outbox.len() as u64);
         if world.given_up == 0 {
-            prop_assert_eq!(world.settled.len(), world.outbox.len());
+            prop_assert_eq!(settled.len(), world.outbox.len());
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::{Body, json};
-use crate::event::{Event, EventData, JobDead, rfc3339};
+use super::{Body, json, shorten::fitting};
+use crate::event::{Event, EventData, rfc3339};
 
 /// What every consumer must accept, less some room for what stands between us.
 const LARGEST: usize = 63 * 1024;
@@ -24,51 +24,8 @@ struct CloudEvent<'a> {
 }
 
 pub(super) fn body(event: &Event) -> Body {
-    let mut body = whole(event);
-    let mut shorter = event.clone();
-    for step in SHORTEN {
-        if body.bytes.len() <= LARGEST {
-            break;
-        }
-        if let Some(dead) = shorter.data.job_mut() {
-            step(dead);
-        }
-        if let EventData::Digest(digest) = &mut shorter.data {
-            for sample in &mut digest.samples {
-                step(sample);
-            }
-            for group in &mut digest.groups {
-                cut(&mut group.task, 100);
-                cut(&mut group.error.kind, 100);
-                cut(&mut group.error.message, 200);
-            }
-        }
-        body = whole(&shorter);
-    }
-    body
+    fitting(event, LARGEST, whole)
 }
-
-/// What is given up, in this order, until the event fits. The last step leaves less than the limit even if every
-/// character were escaped.
-const SHORTEN: [fn(&mut JobDead); 4] = [
-    |dead| dead.payload = None,
-    |dead| dead.attempt_errors = None,
-    |dead| cut(&mut dead.traceback, 8_192),
-    |dead| {
-        dead.traceback = None;
-        for text in [
-            &mut dead.job_id,
-            &mut dead.task,
-            &mut dead.queue,
-            &mut dead.reason,
-            &mut dead.error.kind,
-            &mut dead.error.message,
-            &mut dead.traceparent,
-        ] {
-            cut(text, 250);
-        }
-    },
-];
 
 fn whole(event: &Event) -> Body {
     let cloud_event = CloudEvent {
@@ -77,12 +34,20 @@ fn whole(event: &Event) -> Body {
         source: format!("/sexton/{}", segment(event.data.source())),
         r#type: format!("io.sexton.{}", event.kind().as_str()),
         // An empty subject is not allowed.
-        subject: event.data.job().and_then(|dead| dead.task.as_deref()).filter(|task| !task.is_empty()),
+        subject: subject(&event.data).filter(|subject| !subject.is_empty()),
         time: rfc3339(event.at),
         datacontenttype: "application/json",
         data: &event.data,
     };
     json("application/cloudevents+json", &cloud_event)
+}
+
+/// What it is about in its source: the task of a job, the rule of an alert.
+fn subject(data: &EventData) -> Option<&str> {
+    match data.alert() {
+        Some(alert) => Some(&alert.alert),
+        None => data.job()?.task.as_deref(),
+    }
 }
 
 /// A name as a segment of a URI's path.
@@ -98,19 +63,10 @@ fn segment(name: &str) -> String {
     encoded
 }
 
-fn cut(text: &mut Option<String>, chars: usize) {
-    if let Some(text) = text
-        && let Some((at, _)) = text.char_indices().nth(chars)
-    {
-        text.truncate(at);
-        text.push('…');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::samples, *};
-    use crate::event::{Counts, GroupCount, JobRetry};
+    use crate::event::{AlertGroup, Counts, ErrorText, GroupCount, JobDead, JobRetry};
 
     #[test]
     fn a_death_has_every_required_attribute_and_its_task_as_subject() {
@@ -158,6 +114,19 @@ mod tests {
     }
 
     #[test]
+    fn an_alert_has_its_name_as_type_and_its_rule_as_subject() {
+        for (event, kind) in
+            [(samples::firing(), "io.sexton.alert.firing"), (samples::resolved(), "io.sexton.alert.resolved")]
+        {
+            let value = samples::parsed(&body(&event));
+            assert_eq!((&value["type"], &value["subject"]), (&kind.into(), &"rising".into()));
+            assert_eq!(value["source"], "/sexton/orders");
+            assert_eq!(value["data"]["incident"], "9f86d081884c7d65");
+        }
+        assert!(samples::parsed(&body(&samples::summary())).get("subject").is_none());
+    }
+
+    #[test]
     fn an_event_too_large_loses_its_payload_first_and_always_fits() {
         let with = |dead: &JobDead| {
             let retry = || Box::new(JobRetry { dead: dead.clone(), ..samples::retry() });
@@ -195,7 +164,22 @@ mod tests {
                 GroupCount { counts: all, task: rubbish(), error: dead.error.clone(), ..digest.groups[0].clone() };
             digest.groups = vec![group; 10];
         }
-        for event in with(&dead).map(samples::event).into_iter().chain([digest]) {
+        let rubbish = || Some("\u{1}".repeat(20_000));
+        let error = ErrorText { kind: rubbish(), message: rubbish() };
+        let group = AlertGroup {
+            task: rubbish(),
+            queue: rubbish(),
+            reason: rubbish(),
+            error,
+            retrying: rubbish(),
+            ..samples::alert().groups[0].clone()
+        };
+        let mut alert = samples::alert();
+        alert.summary = rubbish().unwrap();
+        alert.labels.values_mut().for_each(|value| *value = rubbish().unwrap());
+        alert.groups = vec![group; 5];
+        let alert = samples::event(EventData::AlertFiring(Box::new(alert)));
+        for event in with(&dead).map(samples::event).into_iter().chain([digest, alert]) {
             let size = body(&event).bytes.len();
             assert!(size <= LARGEST, "{size} bytes");
         }

@@ -7,8 +7,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Body;
-use crate::event::{Digest, Event, EventData, HookTest, JobDead, JobRetry};
+use super::{Body, words};
+use crate::event::{Alert, Event, EventData, HookTest, JobDead, JobRetry};
 
 /// flexiq's fields first, in its order, then `more`.
 #[derive(Serialize)]
@@ -30,10 +30,9 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::JobDead(dead) | EventData::JobExhausted(dead) => of_job(event, dead, death(dead)),
         EventData::JobRetried(retry) => of_job(event, &retry.dead, attempt(retry)),
         EventData::JobRecovered(retry) => Flexiq { error: None, ..of_job(event, &retry.dead, attempt(retry)) },
-        EventData::Digest(digest) => Flexiq { error: Some(summary(digest)), ..blank(event, json!(digest)) },
-        EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => {
-            Flexiq { error: Some(alert.summary.clone()), ..blank(event, json!(alert)) }
-        }
+        EventData::Digest(digest) => Flexiq { error: Some(words::digest(digest)), ..blank(event, json!(digest)) },
+        EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => of_alert(event, alert),
+        EventData::Purged(purge) => Flexiq { error: Some(purge.summary()), ..blank(event, json!(purge)) },
         EventData::HookTest(HookTest { source, hook, summary }) => {
             blank(event, json!({"source": source, "hook": hook, "message": summary}))
         }
@@ -61,6 +60,17 @@ fn of_job<'a>(event: &'a Event, dead: &'a JobDead, more: Value) -> Flexiq<'a> {
         queue: dead.queue.as_deref(),
         error: Some(error(dead)),
         ..blank(event, more)
+    }
+}
+
+/// `error` is the alert's sentence. What its labels name stands where it stands for a job.
+fn of_alert<'a>(event: &'a Event, alert: &'a Alert) -> Flexiq<'a> {
+    let label = |key: &str| alert.labels.get(key).map(String::as_str);
+    Flexiq {
+        task_name: label("task"),
+        queue: label("queue"),
+        error: Some(alert.summary.clone()),
+        ..blank(event, json!(alert))
     }
 }
 
@@ -92,10 +102,6 @@ fn attempt(retry: &JobRetry) -> Value {
     fields["retried_at"] = json!(retry.retried_at);
     fields["recovered_at"] = json!(retry.recovered_at);
     fields
-}
-
-fn summary(digest: &Digest) -> String {
-    format!("{} in {}", super::in_words(&digest.counts, false), digest.source)
 }
 
 #[cfg(test)]
@@ -162,14 +168,43 @@ mod tests {
         let value = samples::parsed(&body(&samples::digest()));
         assert_eq!(value["event"], "dlq.digest");
         assert_eq!(value["task_name"], Value::Null);
-        assert_eq!(value["error"], "940 jobs died in orders");
+        assert_eq!(value["error"], "940 more jobs died in orders");
         assert_eq!(value["count"], 940);
         let counts = Counts { retried: 12, recovered: 1, ..Counts::default() };
         let digest = EventData::Digest(Box::new(samples::digest_of(counts, counts)));
         let value = samples::parsed(&body(&samples::event(digest)));
-        assert_eq!(value["error"], "12 jobs were retried and 1 ran through in orders");
+        assert_eq!(value["error"], "12 more jobs were retried and 1 ran through in orders");
         assert_eq!((&value["count"], &value["retried"], &value["recovered"]), (&json!(0), &json!(12), &json!(1)));
+        let value = samples::parsed(&body(&samples::summary()));
+        assert!(
+            value["error"].as_str().unwrap().starts_with("summary of orders: 12 jobs died, "),
+            "{}",
+            value["error"]
+        );
+        assert_eq!(value["outlook"]["waiting"], 9);
+        let value = samples::parsed(&body(&samples::purged()));
+        assert_eq!((&value["event"], &value["count"]), (&json!("dlq.purged"), &json!(900_000)));
         let value = samples::parsed(&body(&samples::test()));
         assert_eq!((&value["event"], &value["message"]), (&json!("hook.test"), &json!("a test")));
+    }
+
+    #[test]
+    fn an_alert_has_the_same_shape_and_its_sentence_as_error() {
+        for (event, kind) in [(samples::firing(), "alert.firing"), (samples::resolved(), "alert.resolved")] {
+            let value = samples::parsed(&body(&event));
+            let alert = event.data.alert().unwrap();
+            for (field, expected) in [
+                ("event", json!(kind)),
+                ("job_id", Value::Null),
+                ("task_name", json!("send_email")),
+                ("queue", Value::Null),
+                ("error", json!(alert.summary)),
+                ("incident", json!("9f86d081884c7d65")),
+                ("severity", json!("critical")),
+                ("groups", json!(alert.groups)),
+            ] {
+                assert_eq!(value[field], expected, "{kind} {field}");
+            }
+        }
     }
 }

@@ -1,18 +1,22 @@
 //! The forms a request's body can have, one file each: pure functions from an event, already redacted, to bytes.
 //!
-//! A form that takes only some events, or has its own idea of success, gets a say in `Selection` and in the table of
-//! outcomes; the four here take everything and follow the table.
+//! Which events a form takes is [`Format::takes`]'s to say; all follow the one table of outcomes.
 
+mod alertmanager;
 mod cloudevents;
 mod flexiq;
+mod pagerduty;
+mod shorten;
 mod slack;
 mod standard;
+mod words;
 
 use std::time::Duration;
 
 use crate::{
-    config::Format,
-    event::{Counts, Event},
+    config::{Format, Secret},
+    event::Event,
+    letter::Millis,
 };
 
 /// What is sent.
@@ -24,54 +28,58 @@ pub struct Body {
     pub content_type: &'static str,
 }
 
-/// The body of a request in this form.
-pub fn body(format: Format, event: &Event) -> Body {
+/// The body of a request in this form. `routing_key` is PagerDuty's; no other form looks at it.
+pub fn body(format: Format, event: &Event, routing_key: Option<&Secret>) -> Body {
     match format {
         Format::Standard => standard::body(event),
         Format::CloudEvents => cloudevents::body(event),
         Format::Flexiq => flexiq::body(event),
         Format::Slack => slack::body(event),
+        Format::PagerDuty => pagerduty::body(event, routing_key),
+        Format::Alertmanager => alertmanager::body(event),
     }
+}
+
+/// What is sent right behind an event once that was taken, so that it leaves nothing open: a test is over at once.
+pub(super) fn closing(format: Format, event: &Event, routing_key: Option<&Secret>) -> Option<Body> {
+    (format == Format::PagerDuty).then(|| pagerduty::closing(event, routing_key)).flatten()
+}
+
+/// Where a receiver of this form listens, for a URL that only says on which host.
+pub(super) fn path(format: Format) -> Option<&'static str> {
+    match format {
+        Format::Standard | Format::CloudEvents | Format::Flexiq | Format::Slack => None,
+        Format::PagerDuty => Some("/v2/enqueue"),
+        Format::Alertmanager => Some("/api/v2/alerts"),
+    }
+}
+
+/// How often a receiver of this form wants to hear that an alert still fires; never, where it remembers by itself.
+pub fn reminded_every(format: Format) -> Option<Duration> {
+    (format == Format::Alertmanager).then_some(alertmanager::REMINDED_EVERY)
+}
+
+/// Whether of several tellings that an incident fires only the newest means anything to a receiver of this form, and
+/// incidents of the same labels are one thing to it.
+pub fn newest_alone(format: Format) -> bool {
+    format == Format::Alertmanager
+}
+
+/// True for an event that has become wrong by `now`: told that late, it would say the opposite of what it did.
+pub(super) fn has_lapsed(format: Format, event: &Event, now: Millis) -> bool {
+    format == Format::Alertmanager && alertmanager::has_lapsed(event, now)
 }
 
 /// The time a receiver of this form wants between two requests; zero if it takes many at once.
 pub fn spacing(format: Format) -> Duration {
     match format {
-        Format::Standard | Format::CloudEvents | Format::Flexiq => Duration::ZERO,
+        Format::Standard | Format::CloudEvents | Format::Flexiq | Format::PagerDuty | Format::Alertmanager => {
+            Duration::ZERO
+        }
         // An incoming webhook takes about one message a second, and answers 429 to more. So a lane with a `rate` above
         // 60/m falls behind in a storm: it may send more singles in a window than it has time for.
         Format::Slack => Duration::from_secs(1),
     }
-}
-
-/// What a digest stands for in words: `940 jobs died, 12 were retried and 3 are exhausted`. With `more` it goes on from
-/// what was told singly: `940 more jobs died …`.
-fn in_words(counts: &Counts, more: bool) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for (number, one, many) in [
-        (counts.deaths, "died", "died"),
-        (counts.retried, "was retried", "were retried"),
-        (counts.recovered, "ran through", "ran through"),
-        (counts.exhausted, "is exhausted", "are exhausted"),
-    ] {
-        let verb = if number == 1 { one } else { many };
-        if number > 0 && parts.is_empty() {
-            parts.push(format!("{number} {}{} {verb}", if more { "more " } else { "" }, jobs(number)));
-        } else if number > 0 {
-            parts.push(format!("{number} {verb}"));
-        }
-    }
-    listed(parts)
-}
-
-fn jobs(number: u64) -> &'static str {
-    if number == 1 { "job" } else { "jobs" }
-}
-
-/// `a`, `a and b`, `a, b and c`; of nothing, `nothing`.
-fn listed(mut parts: Vec<String>) -> String {
-    let Some(last) = parts.pop() else { return "nothing".to_owned() };
-    if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) }
 }
 
 /// JSON of texts, numbers and lists, which cannot fail.
@@ -83,8 +91,13 @@ fn json(content_type: &'static str, value: &impl serde::Serialize) -> Body {
 mod samples {
     //! The events that every form is shown.
 
+    use std::collections::BTreeMap;
+
     use crate::{
-        event::{Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry},
+        event::{
+            Alert, AlertGroup, Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry,
+            Outlook, Purge,
+        },
         letter::Millis,
     };
 
@@ -164,6 +177,91 @@ mod samples {
         event(EventData::Digest(Box::new(digest_of(deaths(940), deaths(900)))))
     }
 
+    /// As `digest:` asks for it.
+    pub(super) fn summary() -> Event {
+        let counts = Counts { deaths: 12, retried: 5, recovered: 3, exhausted: 0 };
+        let outlook = Outlook {
+            died_again: 2,
+            waiting: Some(9),
+            sparkline: "▁▁▂▅█ ▃▂".to_owned(),
+            lowest: Some(0),
+            highest: Some(41),
+            firing: vec!["rising".to_owned()],
+        };
+        let listed = Counts { deaths: 12, ..Counts::default() };
+        let digest = Digest { why: "schedule".to_owned(), outlook: Some(outlook), ..digest_of(counts, listed) };
+        event(EventData::Digest(Box::new(digest)))
+    }
+
+    /// What the retry loop does with the alert's group.
+    pub(super) const RETRYING: &str = "Retries under rule flaky failed, so nothing of them is sent until \
+        2026-11-29T17:40:00.000Z (in 27 minutes); then one retry goes ahead, and the others follow when that recovers.";
+
+    pub(super) fn alert() -> Alert {
+        let some = |text: &str| Some(text.to_owned());
+        Alert {
+            source: "orders".to_owned(),
+            incident: "9f86d081884c7d65".to_owned(),
+            alert: "rising".to_owned(),
+            severity: "critical".to_owned(),
+            since: some("2026-11-29T17:02:00.000Z"),
+            fired_at: some("2026-11-29T17:12:50.488Z"),
+            resolved_at: None,
+            repeated: false,
+            labels: BTreeMap::from(
+                [("source", "orders"), ("task", "send_email")].map(|(key, value)| (key.to_owned(), value.to_owned())),
+            ),
+            value: 34,
+            level: 41,
+            summary:
+                "orders, task send_email: the line rises, by 34 in 12m and in 10 of 12 steps, to 41 dead letters; \
+                      mostly send_email (ConnectionError: smtp.example.test:25 timed out after 10.0s)"
+                    .to_owned(),
+            groups: vec![AlertGroup {
+                group: "7c1f0e9a2b44".to_owned(),
+                task: some("send_email"),
+                queue: some("default"),
+                reason: some("max_attempts"),
+                error: dead().error,
+                deaths: 34,
+                first_died_at: some("2026-11-29T17:02:00.000Z"),
+                last_died_at: some("2026-11-29T17:12:00.000Z"),
+                retrying: some(RETRYING),
+            }],
+            hooks: None,
+        }
+    }
+
+    pub(super) fn firing() -> Event {
+        event(EventData::AlertFiring(Box::new(alert())))
+    }
+
+    /// Twenty minutes later.
+    pub(super) fn resolved() -> Event {
+        let over = Alert {
+            resolved_at: Some("2026-11-29T17:32:50.488Z".to_owned()),
+            value: 57,
+            level: 12,
+            summary: "orders, task send_email: rising is over after 20m; 57 jobs died since it began, 12 dead letters \
+                      are left"
+                .to_owned(),
+            groups: Vec::new(),
+            ..alert()
+        };
+        Event { at: Millis(1_795_973_570_488), ..event(EventData::AlertResolved(Box::new(over))) }
+    }
+
+    pub(super) fn purged() -> Event {
+        event(EventData::Purged(Purge {
+            source: "orders".to_owned(),
+            why: "purge".to_owned(),
+            by: "anna@host".to_owned(),
+            note: Some("<!channel> old".to_owned()),
+            count: 900_000,
+            ..Purge::default()
+        }))
+    }
+
     pub(super) fn test() -> Event {
         event(EventData::HookTest(HookTest {
             source: "orders".to_owned(),
@@ -174,29 +272,5 @@ mod samples {
 
     pub(super) fn parsed(body: &super::Body) -> serde_json::Value {
         serde_json::from_slice(&body.bytes).unwrap()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_said_as_people_say_them() {
-        for (numbers, expected) in [
-            ([940, 0, 0, 0], "940 jobs died"),
-            ([1, 1, 1, 1], "1 job died, 1 was retried, 1 ran through and 1 is exhausted"),
-            ([940, 12, 0, 3], "940 jobs died, 12 were retried and 3 are exhausted"),
-            ([0, 0, 1, 0], "1 job ran through"),
-            ([0, 2, 1, 0], "2 jobs were retried and 1 ran through"),
-            ([0, 0, 0, 2], "2 jobs are exhausted"),
-            ([0, 0, 0, 0], "nothing"),
-        ] {
-            let [deaths, retried, recovered, exhausted] = numbers;
-            let counts = Counts { deaths, retried, recovered, exhausted };
-            assert_eq!(in_words(&counts, false), expected);
-        }
-        let counts = Counts { retried: 2, exhausted: 1, ..Counts::default() };
-        assert_eq!(in_words(&counts, true), "2 more jobs were retried and 1 is exhausted");
     }
 }

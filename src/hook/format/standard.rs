@@ -46,6 +46,9 @@ mod tests {
             (samples::recovered(), "job.recovered"),
             (samples::exhausted(), "job.exhausted"),
             (samples::digest(), "dlq.digest"),
+            (samples::summary(), "dlq.digest"),
+            (samples::firing(), "alert.firing"),
+            (samples::purged(), "dlq.purged"),
             (samples::test(), "hook.test"),
         ] {
             let value = samples::parsed(&body(&event));
@@ -54,5 +57,7 @@ mod tests {
             assert_eq!(value["data"]["source"], "orders");
             assert_eq!(value["data"], serde_json::to_value(&event.data).unwrap());
         }
+        let value = samples::parsed(&body(&samples::resolved()));
+        assert_eq!((&value["type"], &value["timestamp"]), (&"alert.resolved".into(), &value["data"]["resolved_at"]));
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     config::{HookConfig, Rate},
     delivery::{Answer, Key, LaneState, Outcome, Plan, Policy, Taken, is_outdated},
     event::{Event, EventType, Lane},
-    hook::{Client, Selection, Sent, spacing},
+    hook::{Client, Selection, Sent, newest_alone, spacing},
     ledger::{Lease, Ledger, OutboxId, Posted, StoreError},
     letter::Millis,
     metrics::{DeliveryOutcome, Metrics},
@@ -113,7 +113,7 @@ enum Done {
     },
     /// The outbox no longer has the event.
     Gone,
-    /// Not sent: nobody waits for it any more.
+    /// Not sent: nobody waits for it any more, or by now it would say something wrong.
     Outdated,
     /// The store did not give the event.
     NoStore,
@@ -161,6 +161,7 @@ impl Deliver {
             hook: to.hook.name.clone(),
             rate: if lane == Lane::Deaths { to.hook.rate } else { Rate::Unlimited },
             spacing: spacing(to.hook.format),
+            newest_alone: newest_alone(to.hook.format),
             give_up_after: to.hook.give_up_after,
             fingerprint: to.hook.fingerprint.clone(),
         };
@@ -260,6 +261,8 @@ impl Deliver {
         if let Some(last) = page.last {
             plan.passed(last);
         }
+        // What a later event has made superfluous is not pending any more.
+        self.bodies.retain(|id, _| plan.state().attempts_of(*id).is_some());
         if page.unreadable > 0 {
             tracing::warn!(
                 source = self.policy.source,
@@ -343,7 +346,7 @@ impl Deliver {
             Done::NoStore => plan.postponed(key, now),
             Done::Outdated => {
                 plan.skipped(key);
-                tracing::debug!(source = self.policy.source, hook = self.hook, event = %key, "a test nobody waits for");
+                tracing::debug!(source = self.policy.source, hook = self.hook, event = %key, "not sent: too late");
             }
             Done::Sent { sent, is_test } => {
                 match sent.outcome {
@@ -486,7 +489,7 @@ async fn attempt(ledger: Arc<dyn Ledger>, client: Client, lane: Lane, key: Key, 
         },
     };
     let now = ledger.clock().now();
-    if is_outdated(&event, now) {
+    if is_outdated(&event, now) || client.has_lapsed(&event, now) {
         return Done::Outdated;
     }
     Done::Sent { sent: client.send(&event, now).await, is_test: event.kind() == EventType::HookTest }

@@ -99,18 +99,13 @@ impl Watch {
 impl Retrying {
     /// What becomes of jobs of this cause; none where that is not known.
     fn said(&self, source: &str, now: Millis, cause: &Cause) -> Option<String> {
-        let decision = self.rules.decide_alike(&cause.subject(source));
-        let unknown =
-            (Place { pool: Pool(String::new()), group: String::new() }, PoolLearnt::default(), Learnt::default());
-        let (place, pool, group) = match decision {
-            _ if !cause.is_whole() => return None,
-            Decision::Retry(..) => {
-                let place = place(&self.rules, source, cause)?;
-                self.places.iter().find(|(known, ..)| *known == place)?
-            }
-            Decision::Never(_) | Decision::NoRule | Decision::Leave(_) => &unknown,
-        };
-        Some(explain_group(&GroupFacts { now, decision, place, pool, group, aloft: &self.aloft }))
+        if !cause.is_whole() {
+            return None;
+        }
+        let place = place(&self.rules, source, cause);
+        let known = self.places.iter().find(|(known, ..)| Some(known) == place.as_ref());
+        let facts = known.map(|(place, pool, group)| GroupFacts { now, place, pool, group, aloft: &self.aloft });
+        explain_group(self.rules.decide_alike(&cause.subject(source)), facts)
     }
 }
 

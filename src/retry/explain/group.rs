@@ -8,14 +8,12 @@ use crate::{
     rule::{Decision, Never, RetryRule, Terms},
 };
 
-/// What is known of a group.
+/// What is known of a group that a rule retries.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupFacts<'a> {
     /// The store's time.
     pub now: Millis,
-    /// What the rules say about its jobs.
-    pub decision: Decision<'a>,
-    /// Where its entries wait, if a rule retries them.
+    /// Where its entries wait.
     pub place: &'a Place,
     /// What has been learnt of its pool.
     pub pool: &'a PoolLearnt,
@@ -25,9 +23,9 @@ pub struct GroupFacts<'a> {
     pub aloft: &'a Aloft,
 }
 
-/// Explains a group.
-pub fn explain_group(facts: &GroupFacts<'_>) -> String {
-    match facts.decision {
+/// Explains a group about whose jobs the rules say this; none if a rule retries them and nothing is known of it.
+pub fn explain_group(decision: Decision<'_>, facts: Option<GroupFacts<'_>>) -> Option<String> {
+    Some(match decision {
         Decision::Never(Never::Malformed) => {
             "Their records cannot be read as jobs, so no rule retries them: they wait for a person.".to_owned()
         }
@@ -42,8 +40,8 @@ pub fn explain_group(facts: &GroupFacts<'_>) -> String {
         Decision::Leave(rule) => {
             format!("Rule {} leaves them in the DLQ for a person (`action: leave`).", rule.name)
         }
-        Decision::Retry(rule, terms) => facts.retried(rule, terms),
-    }
+        Decision::Retry(rule, terms) => facts?.retried(rule, terms),
+    })
 }
 
 impl GroupFacts<'_> {
@@ -105,8 +103,8 @@ mod tests {
 
     fn said(decision: Decision<'_>, pool: &PoolLearnt, group: &Learnt, flights: &[Flight]) -> String {
         let place = Place { pool: Pool::of("flaky", "t"), group: "a".to_owned() };
-        let aloft = Aloft::of(flights);
-        explain_group(&GroupFacts { now: NOW, decision, place: &place, pool, group, aloft: &aloft })
+        let facts = GroupFacts { now: NOW, place: &place, pool, group, aloft: &Aloft::of(flights) };
+        explain_group(decision, Some(facts)).unwrap()
     }
 
     fn rule(action: Action) -> RetryRule {

@@ -1,6 +1,7 @@
 //! What is said of an entry, with the facts: one value for the text, for JSON and for HTTP.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::gather::{Around, Entry, explanation, refusal_of};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// What is said of an entry. Its fields are those of the JSON form; times are RFC 3339 in UTC.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Account {
     /// The source's name.
     pub source: String,
@@ -86,7 +87,7 @@ pub struct Seen {
 }
 
 /// A line of the audit log.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AccountLine {
     /// When.
     pub at: Option<String>,

@@ -182,6 +182,10 @@ impl TriageLedger for Fake {
         Ok(self.hands().operations.iter().find(|(operation, _)| operation.id == id).cloned())
     }
 
+    async fn operation_ids(&self, max: usize) -> Result<Vec<String>> {
+        Ok(self.operations(max).await?.into_iter().map(|(operation, _)| operation.id).collect())
+    }
+
     async fn operations(&self, max: usize) -> Result<Vec<(Operation, OperationProgress)>> {
         self.works()?;
         Ok(self.hands().operations.iter().rev().take(max).cloned().collect())

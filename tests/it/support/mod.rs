@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod faketime;
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
+pub(crate) mod lanes;
 pub(crate) mod ledger;
 pub(crate) mod lookout;
 pub(crate) mod process;

@@ -113,7 +113,7 @@ impl Stage {
     fn config(&self) -> String {
         format!(
             "sources: [{{name: orders, smallage: {{url: \"{}\", namespace: {NS}}}}}]\n\
-             hooks: [{{name: oncall, url: \"{}\", rate: unlimited, events: [\"job.*\"]}}]\n\
+             hooks: [{{name: oncall, url: \"{}\", rate: unlimited, events: [\"job.*\", \"alert.*\"]}}]\n\
              http: {{listen: \"127.0.0.1:0\"}}\nlease: {{ttl: 500ms}}\nsample_every: 200ms\n\
              announce_existing: true\nrules: [rules.yaml]\n",
             self.redis.url(),
@@ -129,6 +129,12 @@ impl Stage {
     /// A replica on a pod whose clock is off by so many seconds.
     pub(crate) fn sexton_off_time(&self, seconds: i64) -> Sexton {
         Sexton::run_off_time(&self.config(), &[("rules.yaml", &self.terms.yaml())], seconds)
+    }
+
+    /// A replica that also has these alert rules.
+    pub(crate) fn sexton_with_alerts(&self, alerts: &str) -> Sexton {
+        let rules = format!("{}{alerts}", self.terms.yaml());
+        Sexton::run_with(&self.config(), &[("rules.yaml", &rules)])
     }
 
     /// Puts jobs on the queue.

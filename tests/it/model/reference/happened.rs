@@ -34,6 +34,7 @@ impl Reference {
                 EventData::JobExhausted(dead) => self.told_exhausted(dead, &in_force)?,
                 EventData::Digest(digest) => self.told_existing(digest.counts.deaths)?,
                 EventData::AlertFiring(_) | EventData::AlertResolved(_) => return Err("nothing is watched".to_owned()),
+                EventData::Purged(_) => return Err("nobody purges".to_owned()),
                 EventData::HookTest(_) => return Err("nobody tests a hook".to_owned()),
             }
         }

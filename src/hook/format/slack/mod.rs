@@ -4,26 +4,18 @@
 //! Everything that comes from a record is escaped, so it can neither mention anybody nor build a link, and what would
 //! hide a text or turn its direction is written out.
 
+mod alert;
+mod digest;
+mod mrkdwn;
+
 use serde_json::{Value, json};
 
-use super::{Body, in_words, jobs, listed};
+use self::mrkdwn::{LINE, NAME, SECTION, code, context, error_line, last_chars, name, section, text};
+use super::{Body, words};
 use crate::{
-    event::{Counts, Digest, ErrorText, Event, EventData, GroupCount, HookTest, JobDead, JobRetry},
-    letter::{Reason, written_out},
+    event::{Event, EventData, HookTest, JobDead, JobRetry},
+    letter::Reason,
 };
-
-/// Slack's limit for the text of a section, less some room for what stands around a text.
-const SECTION: usize = 2_900;
-/// Of a notification's line, and of an error in a list.
-const LINE: usize = 300;
-/// What the line about groups that are not listed takes at most.
-const OTHERS: usize = 200;
-/// Of a name.
-const NAME: usize = 100;
-/// Sub-exceptions that a line about an exception group names.
-const SUBS_NAMED: usize = 3;
-/// A tab in a code block.
-const TAB: &str = "    ";
 
 pub(super) fn body(event: &Event) -> Body {
     let (text, blocks) = match &event.data {
@@ -31,9 +23,11 @@ pub(super) fn body(event: &Event) -> Body {
         EventData::JobRetried(retry) => job_retried(retry),
         EventData::JobRecovered(retry) => job_recovered(retry),
         EventData::JobExhausted(dead) => job_exhausted(dead),
-        EventData::Digest(digest) => many(digest),
-        EventData::AlertFiring(alert) | EventData::AlertResolved(alert) => {
-            let line = text(&alert.summary, LINE);
+        EventData::Digest(digest) => digest::digest(digest),
+        EventData::AlertFiring(alert) => alert::firing(alert),
+        EventData::AlertResolved(alert) => alert::resolved(alert),
+        EventData::Purged(purge) => {
+            let line = text(&purge.summary(), LINE);
             (line.clone(), vec![section(&line)])
         }
         EventData::HookTest(HookTest { source, hook, summary }) => {
@@ -84,10 +78,7 @@ fn job_recovered(retry: &JobRetry) -> (String, Vec<Value>) {
 
 fn job_exhausted(dead: &JobDead) -> (String, Vec<Value>) {
     let (task, source) = (name(dead.task.as_deref(), "a job without a task"), text(&dead.source, NAME));
-    let died = if dead.deaths == 1 { "1 time".to_owned() } else { format!("{} times", dead.deaths) };
-    let retries = if dead.retries == 1 { "1 retry".to_owned() } else { format!("{} retries", dead.retries) };
-    let rule = dead.rule.as_deref().map_or(String::new(), |rule| format!(" by rule {}", text(rule, NAME)));
-    let why = format!("died {died}, {retries}{rule}; it waits for a person");
+    let why = text(&words::exhausted(dead), LINE);
     let mut blocks = vec![section(&format!("*{task}* is exhausted in *{source}*: {why}"))];
     blocks.extend(account(dead));
     blocks.push(facts(dead, &[]));
@@ -96,7 +87,7 @@ fn job_exhausted(dead: &JobDead) -> (String, Vec<Value>) {
 
 /// What is known of the death: the error, and what the hook wants to see besides.
 fn account(dead: &JobDead) -> Vec<Value> {
-    let mut blocks = vec![section(&code(&error_line_raw(&dead.error), SECTION))];
+    let mut blocks = vec![section(&code(&words::whole_error(&dead.error), SECTION))];
     if let Some(traceback) = dead.traceback.as_deref().filter(|text| !text.trim().is_empty()) {
         // The end of a traceback says most.
         blocks.push(section(&code(last_chars(traceback.trim_end(), 2_000), SECTION)));
@@ -146,70 +137,6 @@ fn reason(dead: &JobDead) -> String {
     }
 }
 
-fn many(digest: &Digest) -> (String, Vec<Value>) {
-    let source = text(&digest.source, NAME);
-    let all = &digest.counts;
-    let head = match digest.why.as_str() {
-        "existing" => format!("{} dead {} were already in {source}", all.deaths, jobs(all.deaths)),
-        "overflow" => format!("{} in {source} while this hook did not answer", in_words(all, false)),
-        _ => format!("{} in {source}", in_words(all, true)),
-    };
-    let mut blocks = vec![section(&format!("*{head}*"))];
-    let about = if digest.groups_estimated { "about " } else { "" };
-    let (mut lines, mut shown) = (String::new(), Vec::new());
-    for group in &digest.groups {
-        let line = group_line(group, about);
-        if lines.len() + line.len() > SECTION - OTHERS {
-            break;
-        }
-        lines.push_str(&line);
-        shown.push(group.counts);
-    }
-    let others = all.without(shown.into_iter().sum());
-    if !lines.is_empty() && others.events() > 0 {
-        lines.push_str(&format!("and {about}{} in other groups", others_in_words(&others)));
-    }
-    if !lines.is_empty() {
-        blocks.push(section(&lines));
-    }
-    let times: Vec<_> = [("first", &digest.from), ("last", &digest.until)]
-        .into_iter()
-        .filter_map(|(which, at)| at.as_deref().map(|at| format!("{which} {}", text(at, NAME))))
-        .chain(digest.samples.iter().map(|sample| format!("e.g. entry {}", text(&sample.entry_id, NAME))))
-        .collect();
-    if !times.is_empty() {
-        blocks.push(context(&times.join("  ·  ")));
-    }
-    (head, blocks)
-}
-
-/// How many died of what, and what became of them.
-fn group_line(group: &GroupCount, about: &str) -> String {
-    let (task, error) = (name(group.task.as_deref(), "no task"), error_line(&group.error, LINE));
-    let Counts { deaths, retried, recovered, exhausted } = group.counts;
-    let died = if deaths > 0 { format!("{about}{deaths} × ") } else { String::new() };
-    let mut rest = vec![format!("group {}", text(&group.group, NAME))];
-    for (number, what) in [(retried, "retried"), (recovered, "ran through"), (exhausted, "exhausted")] {
-        if number > 0 {
-            rest.push(format!("{about}{number} {what}"));
-        }
-    }
-    format!("• {died}*{task}*: {error} ({})\n", rest.join(", "))
-}
-
-/// `40 more deaths and 3 more retries`.
-fn others_in_words(counts: &Counts) -> String {
-    let parts = [
-        (counts.deaths, "death", "deaths"),
-        (counts.retried, "retry", "retries"),
-        (counts.recovered, "recovery", "recoveries"),
-        (counts.exhausted, "exhausted job", "exhausted jobs"),
-    ];
-    let part =
-        |(number, one, many)| (number > 0).then(|| format!("{number} more {}", if number == 1 { one } else { many }));
-    listed(parts.into_iter().filter_map(part).collect())
-}
-
 fn nth(number: u32) -> String {
     let ending = match (number % 10, number % 100) {
         (1, rest) if rest != 11 => "st",
@@ -220,87 +147,15 @@ fn nth(number: u32) -> String {
     format!("{number}{ending}")
 }
 
-fn section(mrkdwn: &str) -> Value {
-    json!({"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn, "verbatim": true}})
-}
-
-fn context(mrkdwn: &str) -> Value {
-    json!({"type": "context", "elements": [{"type": "mrkdwn", "text": mrkdwn, "verbatim": true}]})
-}
-
-fn name(value: Option<&str>, otherwise: &str) -> String {
-    text(value.filter(|value| !value.is_empty()).unwrap_or(otherwise), NAME)
-}
-
-fn error_line_raw(error: &ErrorText) -> String {
-    match (error.kind.as_deref(), error.message.as_deref()) {
-        (Some(kind), Some(message)) => format!("{kind}: {message}"),
-        (Some(only), None) | (None, Some(only)) => only.to_owned(),
-        (None, None) => "no error recorded".to_owned(),
-    }
-}
-
-/// An error in one line: the first of its message. An exception group's says only how many there are, so what they
-/// were, which stands below it, follows.
-fn error_line(error: &ErrorText, most: usize) -> String {
-    let raw = error_line_raw(error);
-    let is_group = error.kind.as_deref().is_some_and(|kind| kind.ends_with("ExceptionGroup"));
-    let lines: Vec<_> = raw.lines().take(if is_group { 1 + SUBS_NAMED } else { 1 }).collect();
-    text(&lines.join(" · "), most)
-}
-
-/// A block that keeps its lines.
-fn code(raw: &str, most: usize) -> String {
-    // What would close the block early is shown with other marks.
-    format!("```{}```", escaped(&raw.replace("```", "'''"), most, true))
-}
-
-/// A text in a line of mrkdwn, at most `most` bytes long with its escapes.
-fn text(raw: &str, most: usize) -> String {
-    escaped(raw, most, false)
-}
-
-/// A text for mrkdwn, with its line breaks and tabs if it is a `block`; at most `most` bytes long with the escapes, none
-/// of them cut in two.
-fn escaped(raw: &str, most: usize, block: bool) -> String {
-    let mut escaped = String::with_capacity(raw.len().min(most));
-    for c in raw.chars() {
-        let (mut buffer, written);
-        let piece = match c {
-            '&' => "&amp;",
-            '<' => "&lt;",
-            '>' => "&gt;",
-            '\n' if block => "\n",
-            '\t' if block => TAB,
-            c => match written_out(c) {
-                Some(text) => {
-                    written = text;
-                    written.as_str()
-                }
-                None => {
-                    buffer = [0; 4];
-                    c.encode_utf8(&mut buffer)
-                }
-            },
-        };
-        if escaped.len() + piece.len() + '…'.len_utf8() > most {
-            escaped.push('…');
-            break;
-        }
-        escaped.push_str(piece);
-    }
-    escaped
-}
-
-fn last_chars(text: &str, chars: usize) -> &str {
-    text.char_indices().nth_back(chars.saturating_sub(1)).map_or(text, |(at, _)| &text[at..])
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::{super::samples, *};
+    use crate::{
+        event::{Alert, AlertGroup, Counts, Digest, ErrorText, GroupCount, Outlook},
+        letter::written_out,
+    };
 
     #[test]
     fn a_death_says_what_died_why_and_where_to_look() {
@@ -318,58 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_lists_its_groups() {
-        let value = samples::parsed(&body(&samples::digest()));
-        assert_eq!(value["text"], "940 more jobs died in orders");
-        let group = block_text(&value["blocks"][1]);
-        assert_eq!(
-            group,
-            "• 900 × *send_email*: ConnectionError: smtp.example.test:25 timed out after 10.0s (group 7c1f0e9a2b44)\n\
-             and 40 more deaths in other groups"
-        );
+    fn a_purge_is_one_line_that_mentions_nobody() {
+        let value = samples::parsed(&body(&samples::purged()));
+        let line = "900000 entries were removed from the DLQ of orders by anna@host (&lt;!channel&gt; old)";
+        assert_eq!((value["text"].as_str(), block_text(&value["blocks"][0]).as_str()), (Some(line), line));
     }
 
-    #[test]
-    fn a_digest_says_what_became_of_its_groups() {
-        let counts = |numbers: [u64; 4]| {
-            let [deaths, retried, recovered, exhausted] = numbers;
-            Counts { deaths, retried, recovered, exhausted }
-        };
-        let error = "*send_email*: ConnectionError: smtp.example.test:25 timed out after 10.0s (group 7c1f0e9a2b44";
-        for (all, of_group, why, head, lines) in [
-            (
-                [940, 12, 3, 1],
-                [900, 12, 3, 1],
-                "rate",
-                "940 more jobs died, 12 were retried, 3 ran through and 1 is exhausted in orders",
-                format!("• 900 × {error}, 12 retried, 3 ran through, 1 exhausted)\nand 40 more deaths in other groups"),
-            ),
-            (
-                [0, 12, 1, 1],
-                [0, 10, 0, 0],
-                "rate",
-                "12 more jobs were retried, 1 ran through and 1 is exhausted in orders",
-                format!(
-                    "• {error}, 10 retried)\nand 2 more retries, 1 more recovery and 1 more exhausted job in other groups"
-                ),
-            ),
-            (
-                [0, 0, 1, 0],
-                [0, 0, 1, 0],
-                "overflow",
-                "1 job ran through in orders while this hook did not answer",
-                format!("• {error}, 1 ran through)\n"),
-            ),
-        ] {
-            let digest = Digest { why: why.to_owned(), ..samples::digest_of(counts(all), counts(of_group)) };
-            let value = samples::parsed(&body(&samples::event(EventData::Digest(Box::new(digest)))));
-            assert_eq!(value["text"], head);
-            assert_eq!(block_text(&value["blocks"][0]), format!("*{head}*"));
-            assert_eq!(block_text(&value["blocks"][1]), lines);
-        }
-    }
-
-    fn message(event: &Event) -> (String, Vec<String>) {
+    pub(super) fn message(event: &Event) -> (String, Vec<String>) {
         let value = samples::parsed(&body(event));
         let blocks = value["blocks"].as_array().unwrap().iter().map(block_text).collect();
         (value["text"].as_str().unwrap().to_owned(), blocks)
@@ -457,34 +267,6 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_group_says_what_was_in_it_and_any_other_error_its_first_line() {
-        let message = "two of them (2 sub-exceptions)\nKeyError: 'a'\nValueError: 1";
-        for (kind, expected) in [
-            ("ExceptionGroup", "two of them (2 sub-exceptions) · KeyError: 'a' · ValueError: 1"),
-            ("app.BaseExceptionGroup", "two of them (2 sub-exceptions) · KeyError: 'a' · ValueError: 1"),
-            ("ValueError", "two of them (2 sub-exceptions)"),
-        ] {
-            let error = ErrorText { kind: Some(kind.to_owned()), message: Some(message.to_owned()) };
-            assert_eq!(error_line(&error, LINE), format!("{kind}: {expected}"));
-        }
-    }
-
-    #[test]
-    fn what_would_hide_or_turn_a_text_is_written_out() {
-        for (raw, line, block) in [
-            ("a\u{202e}b\u{2066}c", "a\\u{202e}b\\u{2066}c", "a\\u{202e}b\\u{2066}c"),
-            ("a\u{200b}\u{2028}b", "a\\u{200b}\\u{2028}b", "a\\u{200b}\\u{2028}b"),
-            ("a\0\x1b[2J\u{85}", "a\\x00\\x1b[2J\\x85", "a\\x00\\x1b[2J\\x85"),
-            ("a\n\tb\r", "a\\n\\tb\\r", "a\n    b\\r"),
-            ("1 < 2 & ünï", "1 &lt; 2 &amp; ünï", "1 &lt; 2 &amp; ünï"),
-        ] {
-            assert_eq!(text(raw, LINE), line);
-            assert_eq!(code(raw, LINE), format!("```{block}```"));
-        }
-        assert_eq!(text("ab\u{202e}", 9), "ab…", "no escape is cut in two");
-    }
-
-    #[test]
     fn ordinals_are_english() {
         for (number, expected) in
             [(2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (21, "21st"), (113, "113th")]
@@ -493,7 +275,7 @@ mod tests {
         }
     }
 
-    fn block_text(block: &Value) -> String {
+    pub(super) fn block_text(block: &Value) -> String {
         let text = block["text"]["text"].as_str().or_else(|| block["elements"][0]["text"].as_str());
         text.unwrap().to_owned()
     }
@@ -535,6 +317,22 @@ mod tests {
                 source: text.clone(), counts: all(u64::MAX), groups: vec![group; 10], samples: vec![dead.clone(); 3],
                 groups_estimated: true, ..Digest::default()
             };
+            let outlook = Outlook {
+                waiting: Some(most), sparkline: text.clone(), lowest: Some(0), highest: Some(most),
+                firing: vec![text.clone(); 10], ..Outlook::default()
+            };
+            let summary = Digest { why: "schedule".to_owned(), outlook: Some(outlook), ..digest.clone() };
+            let group = AlertGroup {
+                group: text.clone(), task: some(), queue: some(), reason: some(), error: dead.error.clone(), deaths: most,
+                first_died_at: some(), last_died_at: some(), retrying: some(),
+            };
+            let alert = Alert {
+                source: text.clone(), incident: text.clone(), alert: text.clone(), severity: text.clone(), since: some(),
+                labels: [(text.clone(), text.clone())].into(), summary: text.clone(), groups: vec![group; 20], ..Alert::default()
+            };
+            keeps_slacks_limits(&samples::event(EventData::Digest(Box::new(summary))));
+            keeps_slacks_limits(&samples::event(EventData::AlertFiring(Box::new(alert.clone()))));
+            keeps_slacks_limits(&samples::event(EventData::AlertResolved(Box::new(alert))));
             let retry = || Box::new(JobRetry { dead: dead.clone(), retried_at: some(), recovered_at: some() });
             keeps_slacks_limits(&samples::event(EventData::JobRetried(retry())));
             keeps_slacks_limits(&samples::event(EventData::JobRecovered(retry())));

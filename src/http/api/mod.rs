@@ -1,0 +1,126 @@
+//! The HTTP API under `/api/v1`: the operations of triage, for programs. What it answers is what the commands print with
+//! `-o json`.
+//!
+//! Everybody may look; a token is needed to change something, or to see a payload.
+
+mod body;
+mod bulk;
+mod dead_letters;
+mod guard;
+mod look;
+mod openapi;
+mod problem;
+mod query;
+mod token;
+
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+pub(super) use guard::{finish, nowhere, other_method};
+
+use self::{
+    guard::{SEARCHES_TOGETHER, TOGETHER},
+    problem::{Problem, Wrong},
+    token::Tokens,
+};
+use crate::{
+    config::TokenConfig,
+    ledger::TriageLedger,
+    rule::Rules,
+    triage::{Filter, FilterSpec},
+};
+
+/// What the API works on.
+pub struct Serving {
+    /// The sources, in the order of the configuration.
+    pub ledgers: Vec<Arc<dyn TriageLedger>>,
+    /// Who may change something.
+    pub tokens: Vec<TokenConfig>,
+    /// The rules in force.
+    pub rules: watch::Receiver<Arc<Rules>>,
+    /// Who this replica is in a lease, the source's name apart.
+    pub holder: String,
+    /// Ticks when an operation was asked for, so that a leader in this process begins at once.
+    pub asked: watch::Sender<()>,
+}
+
+/// The API of one process.
+pub(super) struct Api {
+    ledgers: Vec<Arc<dyn TriageLedger>>,
+    tokens: Tokens,
+    rules: watch::Receiver<Arc<Rules>>,
+    holder: String,
+    asked: watch::Sender<()>,
+    /// For requests at the same time.
+    places: Semaphore,
+    /// For those that look through a whole DLQ.
+    searches: Semaphore,
+    /// The port's own, for connections.
+    connections: Arc<Semaphore>,
+}
+
+/// The routes, for a port with these places for connections.
+pub(super) fn router(serving: Serving, connections: Arc<Semaphore>) -> Router {
+    let api = Arc::new(Api {
+        tokens: Tokens::new(&serving.tokens),
+        ledgers: serving.ledgers,
+        rules: serving.rules,
+        holder: serving.holder,
+        asked: serving.asked,
+        places: Semaphore::new(TOGETHER),
+        searches: Semaphore::new(SEARCHES_TOGETHER),
+        connections,
+    });
+    let guard = middleware::from_fn_with_state(Arc::clone(&api), guard::guard);
+    openapi::routes().route_layer(guard).with_state(api)
+}
+
+impl Api {
+    fn sources(&self) -> Vec<&dyn TriageLedger> {
+        self.ledgers.iter().map(AsRef::as_ref).collect()
+    }
+
+    /// The source with this name.
+    fn source(&self, name: &str) -> Result<&Arc<dyn TriageLedger>, Problem> {
+        let found = self.ledgers.iter().find(|ledger| ledger.name() == name);
+        found.ok_or_else(|| Problem::not_found(format!("there is no source {name:?}; {}", self.known())))
+    }
+
+    /// The sources that a filter is about; at least one.
+    fn sources_of(&self, spec: &FilterSpec) -> Result<Vec<&dyn TriageLedger>, Problem> {
+        let filter = compiled(spec)?;
+        let mut sources = self.sources();
+        sources.retain(|ledger| filter.concerns(ledger.name()));
+        match sources.is_empty() {
+            true => Err(Problem::not_found(format!("no source is called that; {}", self.known()))),
+            false => Ok(sources),
+        }
+    }
+
+    fn known(&self) -> String {
+        let names: Vec<&str> = self.ledgers.iter().map(|ledger| ledger.name()).collect();
+        format!("there is {}", names.join(", "))
+    }
+
+    /// The rules as they are now.
+    fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.borrow())
+    }
+
+    /// A place for looking through a whole DLQ.
+    fn search(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        self.searches.try_acquire().map_err(|_| Problem::busy())
+    }
+
+    /// An operation was asked for.
+    fn asked(&self) {
+        self.asked.send_replace(());
+    }
+}
+
+/// The filter of a query, ready for use.
+fn compiled(spec: &FilterSpec) -> Result<Filter, Problem> {
+    spec.compile().map_err(|error| Problem::invalid(vec![Wrong::in_query(error.field, error.problem)]))
+}
