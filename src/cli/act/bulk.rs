@@ -87,7 +87,7 @@ pub(super) async fn run(
     let stop = stopped_by_signals()?;
     let mut progress = Progress::of_work(io.screen);
     let mut broken = None;
-    for share in shares.iter_mut() {
+    for share in &mut shares {
         if stop.is_cancelled() || broken.is_some() {
             break;
         }
