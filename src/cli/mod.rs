@@ -15,7 +15,6 @@ mod filter;
 mod groups;
 mod hooks;
 mod io;
-mod lanes;
 mod logging;
 mod ls;
 mod manual;

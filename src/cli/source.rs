@@ -109,8 +109,8 @@ impl SourceArgs {
             return Ok((self.sources(env)?, Rules::default()));
         }
         let ForRules { sources, rules, .. } = read_for_rules(&self.file(env, Path::new(""))?, env)?;
-        let book = rules.read(&rules.look(), env).unwrap_or_default();
-        Ok((sources, book.rules))
+        let rules = rules.read(&rules.look(), env).unwrap_or_default().rules;
+        Ok((sources, rules))
     }
 
     fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {

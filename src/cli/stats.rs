@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     exit::Failure,
-    hooks::{LanesShown, backlog, lanes_of, standing},
+    hooks::{backlog, standing},
     io::Io,
     show::Output,
     source::{SourceArgs, never},
@@ -23,7 +23,7 @@ use crate::{
     event::{Lane, rfc3339},
     ledger::{Flight, Overview, SourceLedger, Waiting},
     letter::{DeadLetter, Millis},
-    triage::{Filter, Order, Walk},
+    triage::{Filter, LanesShown, Order, Walk, lanes_of},
 };
 
 /// Entries that groups and tasks are counted over.

@@ -16,7 +16,7 @@ use crate::{
     },
     ledger::{Act, OperationProgress, OperationState, TriageLedger},
     letter::Millis,
-    triage::{Bulk, Filter, FilterSpec, count},
+    triage::{Bulk, Filter, FilterSpec, announce_purge, count},
 };
 
 /// One source's share.
@@ -87,7 +87,7 @@ pub(super) async fn run(
     let stop = stopped_by_signals()?;
     let mut progress = Progress::of_work(io.screen);
     let mut broken = None;
-    for share in shares.iter_mut() {
+    for share in &mut shares {
         if stop.is_cancelled() || broken.is_some() {
             break;
         }
@@ -114,7 +114,12 @@ pub(super) async fn run(
             Ok(()) => bulk.run(*ledger, come, task.how.per_second, &stop, &mut show).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = done {
+        // What was removed is told, also if it was broken off.
+        let told = match task.doing.act {
+            Act::Purge => announce_purge(*ledger, None, &task.doing.by, come.done, bulk.died()).await,
+            Act::Retry | Act::Delete => Ok(()),
+        };
+        if let Err(error) = done.and(told) {
             broken = Some(Failure::store(source)(error));
         }
     }
