@@ -132,7 +132,7 @@ fn how_far(standing: &Standing<'_>, item: &Found<'_>) -> String {
     match (item.state, told_by, item.holds()) {
         (State::Quiet, Some(by), _) => parts.push(format!("left to {by}")),
         (_, _, Some(Holds::Unknown)) => parts.push("nobody looked for some of the time".to_owned()),
-        (State::Quiet, None, Some(Holds::Yes)) => parts.push("by these rules it would fire".to_owned()),
+        (State::Quiet, None, Some(Holds::Yes)) => parts.push("holds, not told yet".to_owned()),
         _ => {}
     }
     parts.join("; ")
