@@ -108,6 +108,16 @@ pub enum Removal {
     Purged,
 }
 
+impl Removal {
+    /// Its name in the audit log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Removal::Removed => "removed",
+            Removal::Purged => "purged",
+        }
+    }
+}
+
 /// What retention removes in one step.
 #[derive(Clone, Debug)]
 pub struct Retain {
@@ -233,6 +243,9 @@ pub trait TriageLedger: RetryLedger {
 
     /// Removes entries, each if it is still there; in order, whether it was. With a `removed` audit line for each, or one
     /// `purged` line for each piece. An error leaves open what was done; removing them again is no harm.
+    ///
+    /// A store that is out of memory removes them all the same, for that is what helps. Then the lines follow as soon as
+    /// there is room, and an operation's counts do not rise.
     async fn remove(&self, by: &By, how: Removal, entries: &[String]) -> Result<Vec<bool>>;
 
     /// Removes what retention may remove of these; returns how many entries went. Needs the lease.

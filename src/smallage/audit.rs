@@ -31,12 +31,13 @@ impl Smallage {
         Ok(reply::entries(answer)?.into_iter().map(line).collect())
     }
 
-    pub(super) async fn add_note(&self, by: &By, what: &str, detail: &str) -> Result<()> {
+    /// Adds a line that no script writes: of an entry, if it is about one.
+    pub(super) async fn add_line(&self, by: &By, what: &str, entry: &str, detail: &str) -> Result<()> {
         let mut commands = pipe();
         commands.cmd("XADD").arg(self.keys.audit()).arg(&["MAXLEN", "~"]).arg(AUDIT_LINES).arg("*").arg(&[
             what,
             &by.who,
-            "",
+            entry,
             detail,
             "",
             "",

@@ -7,7 +7,7 @@ use super::{
     reply::Reply,
     store::AUDIT_LINES,
 };
-use crate::ledger::{By, Lease, Removal, Result, Retain, StoreError};
+use crate::ledger::{By, Lease, Ledger as _, Removal, Result, Retain, StoreError};
 
 /// Entries in one step at most, Redis doing nothing else meanwhile: of those that get a line each, and of others.
 const LINES_TOGETHER: usize = 200;
@@ -15,35 +15,87 @@ const TOGETHER: usize = 1_000;
 
 impl Smallage {
     pub(super) async fn remove_by_hand(&self, by: &By, how: Removal, entries: &[String]) -> Result<Vec<bool>> {
-        let (word, together) = match how {
-            Removal::Removed => ("removed", LINES_TOGETHER),
-            Removal::Purged => ("purged", TOGETHER),
+        let together = match how {
+            Removal::Removed => LINES_TOGETHER,
+            Removal::Purged => TOGETHER,
         };
-        let note = note(by);
-        let mut removed = Vec::with_capacity(entries.len());
+        let (mut removed, mut untold) = (Vec::with_capacity(entries.len()), Vec::new());
         while removed.len() < entries.len() {
-            let mut keys = KeyList::new(vec![self.keys.dlq(), self.keys.audit(), self.keys.operations()]);
-            // It is the fourth, if there is one.
-            self.operation_number(&mut keys, &by.operation);
-            let mut args = vec![
-                Arg::Text(word),
-                Arg::Text(&by.who),
-                Arg::Text(&note),
-                Arg::Text(&by.operation),
-                Arg::Int(AUDIT_LINES),
-                Arg::Text(self.keys.queues()),
-            ];
-            args.extend(entries[removed.len()..].iter().take(together).map(|entry| Arg::Text(entry)));
-            let answer = self.commands.run_script(&self.scripts.remove, &keys.as_strs(), &args).await?;
-            let mut reply = Reply::of_script(answer)?;
-            if reply.len() == 0 {
+            let left = &entries[removed.len()..];
+            let left = &left[..left.len().min(together)];
+            let (told, gone) = match self.remove_some(by, how, left, false).await {
+                // Where memory is short, removing is what helps, and must not wait for room.
+                Err(StoreError::NoWrites(_)) => self.remove_some(by, how, left, true).await?,
+                done => done?,
+            };
+            if gone.is_empty() {
                 return Err(StoreError::Unexpected("a step of removals has removed none".to_owned()));
             }
-            while reply.len() > 0 {
-                removed.push(reply.number()? == 1);
+            if !told {
+                untold.extend(left.iter().zip(&gone).filter(|(_, gone)| **gone).map(|(entry, _)| entry.as_str()));
             }
+            removed.extend(gone);
+            self.tell_removed(by, how, &mut untold).await;
+        }
+        if !untold.is_empty() {
+            let (source, entries) = (self.name(), untold.len());
+            tracing::warn!(
+                source,
+                entries,
+                who = by.who,
+                "entries were removed, but Redis has no memory for the audit log's lines about them"
+            );
         }
         Ok(removed)
+    }
+
+    /// One step: whether it stands in the audit log, and of each entry, as far as it went, whether it was there.
+    async fn remove_some(&self, by: &By, how: Removal, entries: &[String], untold: bool) -> Result<(bool, Vec<bool>)> {
+        let note = note(by);
+        let mut keys = KeyList::new(vec![self.keys.dlq(), self.keys.audit(), self.keys.operations()]);
+        // It is the fourth, if there is one.
+        self.operation_number(&mut keys, &by.operation);
+        let mut args = vec![
+            Arg::Text(how.as_str()),
+            Arg::Text(&by.who),
+            Arg::Text(&note),
+            Arg::Text(&by.operation),
+            Arg::Int(AUDIT_LINES),
+            Arg::Text(self.keys.queues()),
+            Arg::Text(if untold { "1" } else { "0" }),
+        ];
+        args.extend(entries.iter().map(|entry| Arg::Text(entry)));
+        let answer = self.commands.run_script(&self.scripts.remove, &keys.as_strs(), &args).await?;
+        let mut reply = Reply::of_script(answer)?;
+        let told = reply.number()? == 1;
+        let mut gone = Vec::with_capacity(reply.len());
+        while reply.len() > 0 {
+            gone.push(reply.number()? == 1);
+        }
+        Ok((told, gone))
+    }
+
+    /// Writes the lines that there was no memory for, if there is now.
+    async fn tell_removed(&self, by: &By, how: Removal, untold: &mut Vec<&str>) {
+        let (Some(first), Some(last)) = (untold.first(), untold.last()) else { return };
+        let told = match how {
+            Removal::Purged => {
+                let detail = format!("{} entries, up to {last}", untold.len());
+                let line = self.add_line(by, how.as_str(), first, &detail).await;
+                if line.is_ok() { untold.len() } else { 0 }
+            }
+            Removal::Removed => {
+                let mut told = 0;
+                for entry in &*untold {
+                    if self.add_line(by, how.as_str(), entry, "").await.is_err() {
+                        break;
+                    }
+                    told += 1;
+                }
+                told
+            }
+        };
+        untold.drain(..told);
     }
 
     pub(super) async fn remove_by_policy(&self, lease: &Lease, by: &By, retain: &Retain) -> Result<u64> {

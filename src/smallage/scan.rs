@@ -48,11 +48,13 @@ impl Smallage {
 /// From where to where, as Redis takes it; none if nothing can lie there.
 fn bounds(scan: &Scan) -> Option<(String, String)> {
     const LAST: OutboxId = OutboxId { ms: u64::MAX, seq: u64::MAX };
-    let from = scan.from.as_deref().map(|from| from.parse::<OutboxId>());
-    // What is no id is told by Redis.
-    let from = match (from, &scan.from) {
-        (Some(Err(_)), Some(from)) => return Some((format!("({from}"), "+".to_owned())),
-        (from, _) => from.and_then(|from| from.ok()),
+    let from = match &scan.from {
+        None => None,
+        Some(from) => match from.parse::<OutboxId>() {
+            Ok(from) => Some(from),
+            // What is no id is told by Redis.
+            Err(_) => return Some((format!("({from}"), "+".to_owned())),
+        },
     };
     let ms = |at: Millis| u64::try_from(at.0).unwrap_or(0);
     let since = scan.since.map(|since| OutboxId { ms: ms(since), seq: 0 });

@@ -34,7 +34,7 @@ impl TriageLedger for Smallage {
     }
 
     async fn note(&self, by: &By, what: &str, detail: &str) -> Result<()> {
-        self.add_note(by, what, detail).await
+        self.add_line(by, what, "", detail).await
     }
 
     async fn begin(&self, operation: &Operation) -> Result<()> {

@@ -10,6 +10,7 @@ mod failover;
 mod ingest;
 mod latency;
 mod retries;
+mod triage;
 mod watching;
 
 #[path = "../it/support/mod.rs"]
@@ -68,6 +69,10 @@ fn main() {
         if wanted("closed_loop") {
             eprintln!("closed_loop: 1,000 dead jobs, their dependency down for {} s …", down.as_secs());
             figures.extend(closed_loop::figures(down).await);
+        }
+        if wanted("triage") {
+            eprintln!("triage: 1,000,000 entries of about 1 KB …");
+            figures.extend(triage::figures().await);
         }
         if wanted("failover") {
             eprintln!("failover: the leader is killed …");

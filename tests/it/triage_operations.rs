@@ -68,7 +68,7 @@ async fn what_is_done_is_counted_where_it_is_done() {
     assert_eq!(hand.progress(None, "17", &cancelled).await, Ok(2));
     let id = bury(&mut yard.con, NS, &letter(NS, 300)).await;
     let (before, counted) = (yard.picture().await, progress(&hand, "17").await);
-    let retries = wanted(&hand, &[id.clone()]).await;
+    let retries = wanted(&hand, std::slice::from_ref(&id)).await;
     assert_eq!(hand.retry_by_hand(&part_of("17"), retries.clone()).await, Err(StoreError::Moved));
     assert_eq!(hand.retry_by_hand(&part_of("none"), retries).await, Err(StoreError::Moved));
     assert_eq!(hand.remove(&part_of("17"), Removal::Purged, &[id]).await, Err(StoreError::Moved));

@@ -189,7 +189,7 @@ async fn two_who_retry_the_same_thousand_retry_each_once() {
     let (first, mut second, third) = (first.unwrap(), second.unwrap(), third.unwrap());
     second.reverse();
     for n in 0..1_000 {
-        let ruled = n >= 400 && n < 600 && matches!(third[n - 400], Retried::Sent(_));
+        let ruled = (400..600).contains(&n) && matches!(third[n - 400], Retried::Sent(_));
         let sent = [matches!(first[n], Raised::Sent(_)), matches!(second[n], Raised::Sent(_)), ruled];
         assert_eq!(sent.iter().filter(|sent| **sent).count(), 1, "{n}: {:?} {:?}", first[n], second[n]);
     }
@@ -372,7 +372,7 @@ async fn the_leader_follows_what_another_process_has_retried_also_without_rules(
     let hand = smallage(&redis);
     let entries = async |hand: &Smallage| {
         let page = hand.page(None, 10).await.unwrap();
-        page.letters.iter().map(|letter| hand_retry_of(letter)).collect::<Vec<_>>()
+        page.letters.iter().map(hand_retry_of).collect::<Vec<_>>()
     };
     // The first time they die again, and are not taken for anything else.
     let raised = hand.retry_by_hand(&anna(), entries(&hand).await).await.unwrap();

@@ -236,7 +236,7 @@ async fn whatever_a_filter_would_pass_the_sieve_lets_through() {
             assert!(through || !exact, "{letter:?} {sieve:?}");
             let odd = [&letter.task, &letter.queue, &letter.job_id, &letter.origin, letter.reason.as_str()]
                 .into_iter()
-                .any(|name| is_odd(name));
+                .any(is_odd);
             assert!(!through || exact || odd || !all_plain, "{letter:?} {sieve:?}");
             kept_back += u32::from(!through);
             passed += u32::from(exact && sieve.task.is_some());

@@ -22,6 +22,7 @@ use crate::support::{
     graveyard::{bury, bury_all, dlq, with},
     lookout::{EVERY, Lookout, Task, WATCH, burst, rising, short},
     process::metric,
+    workers::now,
     yard::{NS, RULE},
 };
 
@@ -283,6 +284,9 @@ async fn a_summary_is_told_when_it_is_due_and_once_over_leaders() {
     let digest = Some(DigestConfig { at, hooks: Some(vec!["mail".to_owned()]) });
     let options = WatchOptions { every: secs(EVERY.unsigned_abs()), digest, reminded: Vec::new() };
     let mut lookout = Lookout::with(vec![burst(400)], options).await;
+    // Half a minute after one that would have been due.
+    let now = now(&mut lookout.yard.con).await / 1_000;
+    lookout.passes(630 - now % 600);
     lookout.ticks(1, Task::Email, 0).await;
     for _ in 0..10 {
         lookout.ticks(12, Task::Email, 1).await;
