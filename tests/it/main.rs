@@ -3,6 +3,7 @@
 
 mod alertmanager;
 mod alerts;
+mod api;
 mod alerts_command;
 mod architecture;
 mod cli;
@@ -25,6 +26,7 @@ mod port;
 mod prometheus;
 mod readme;
 mod replicas;
+mod retention;
 mod retry_crashes;
 mod retry_ledger;
 mod retry_loop;
