@@ -3,8 +3,8 @@
 
 mod alertmanager;
 mod alerts;
-mod api;
 mod alerts_command;
+mod api;
 mod architecture;
 mod cli;
 mod closed_loop;
