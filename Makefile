@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc need-redis need-faketime need-alertmanager
+.PHONY: help demo test bench lint doc need-redis need-faketime need-alertmanager need-promtool
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,7 +11,7 @@ help: ## list these targets
 demo: need-redis ## see it all on a private Redis, in less than a minute
 	$(CARGO) run --locked -- demo
 
-test: need-faketime need-alertmanager ## run every test; needs no network once dependencies are fetched
+test: need-promtool ## run every test; needs no network once dependencies are fetched
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests
 
@@ -34,3 +34,6 @@ need-faketime: need-redis
 
 need-alertmanager: need-faketime
 	@sh .ci/need alertmanager
+
+need-promtool: need-alertmanager
+	@sh .ci/need promtool

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     AlertRule, Labels,
     cause::CauseId,
-    reading::{Holds, Need, Reading},
+    reading::{DEATHS, Holds, Need, Reading},
     rule::Burst,
     samples::Samples,
 };
@@ -37,11 +37,7 @@ pub(super) fn judge(rule: &AlertRule, burst: &Burst, source: &str, samples: &Sam
                 holds: if deaths >= burst.deaths { Holds::Yes } else { Holds::No },
                 value: count,
                 since: Millis(first),
-                needs: vec![Need {
-                    what: "deaths",
-                    have: count,
-                    need: i64::try_from(burst.deaths).unwrap_or(i64::MAX),
-                }],
+                needs: vec![Need { what: DEATHS, have: count, need: i64::try_from(burst.deaths).unwrap_or(i64::MAX) }],
                 still_rising: None,
                 told_by: None,
             }

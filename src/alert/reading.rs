@@ -1,6 +1,9 @@
 //! What a rule says at one moment, and how far it is from firing.
 
-use super::{Labels, rule::AlertRule};
+use super::{
+    Labels,
+    rule::{AlertRule, Kind},
+};
 use crate::letter::Millis;
 
 /// Whether a condition holds.
@@ -14,10 +17,16 @@ pub enum Holds {
     Unknown,
 }
 
+/// What is counted, in words.
+pub(super) const BUCKETS_RISING: &str = "buckets rising";
+pub(super) const STEADY_GROWTH: &str = "steady growth";
+pub(super) const DEATHS: &str = "deaths";
+pub(super) const ENTRIES: &str = "entries";
+
 /// A condition that must be met, and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What is counted, in words: `buckets rising`, `growth`, `deaths`, `entries`.
+    /// What is counted, in words: `buckets rising` and `steady growth`, `deaths`, or `entries`.
     pub what: &'static str,
     /// How much there is; a line may also have fallen.
     pub have: i64,
@@ -62,4 +71,19 @@ pub struct Judgement<'r> {
     pub rule: &'r AlertRule,
     /// By labels, the largest value first; what is not listed does not hold. None if the rule was not judged this time.
     pub readings: Option<Vec<Reading>>,
+}
+
+impl AlertRule {
+    /// What must be met where nothing has been seen at all; empty for a rule that counts nothing.
+    pub fn needs(&self) -> Vec<Need> {
+        let need = |what, need: u64| Need { what, have: 0, need: i64::try_from(need).unwrap_or(i64::MAX) };
+        match &self.kind {
+            Kind::Rising(rising) => {
+                vec![need(BUCKETS_RISING, rising.at_least.into()), need(STEADY_GROWTH, rising.growth)]
+            }
+            Kind::Burst(burst) => vec![need(DEATHS, burst.deaths)],
+            Kind::Waiting(waiting) => vec![need(ENTRIES, waiting.entries)],
+            Kind::NewGroup(_) => Vec::new(),
+        }
+    }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::{
     AlertRule, Labels,
     cause::{CauseId, whole},
-    reading::{Holds, Need, Reading},
+    reading::{BUCKETS_RISING, Holds, Need, Reading, STEADY_GROWTH},
     rule::Rising,
     samples::{Edge, Samples},
 };
@@ -105,8 +105,8 @@ impl Steps {
             value: climb,
             since: Millis(since.unwrap_or(fallback)),
             needs: vec![
-                need("buckets rising", i64::from(rises), i64::from(rising.at_least)),
-                need("steady growth", growth, wanted),
+                need(BUCKETS_RISING, i64::from(rises), i64::from(rising.at_least)),
+                need(STEADY_GROWTH, growth, wanted),
             ],
             still_rising: still,
             told_by: None,

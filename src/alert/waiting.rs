@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     AlertRule, Cause, Kind, Labels,
-    reading::{Holds, Need, Reading},
+    reading::{ENTRIES, Holds, Need, Reading},
     rule::WAITING_AT_MOST,
 };
 use crate::{clock::millis, event::JobDead, letter::Millis};
@@ -83,7 +83,7 @@ impl Aged {
                 value: entries,
                 since: Millis(seen.oldest),
                 needs: vec![Need {
-                    what: "entries",
+                    what: ENTRIES,
                     have: entries,
                     need: i64::try_from(waiting.entries).unwrap_or(i64::MAX),
                 }],

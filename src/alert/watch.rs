@@ -6,8 +6,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::{
-    AlertRule, Arrival, Change, Ended, Fields, Incident, Incidents, Judgement, Kind, Labels, Past, Sample, Samples,
-    Summary, Transition, burst,
+    AlertRule, Arrival, Change, Ended, Fields, Incident, Incidents, Judgement, Kind, Labels, Past, Reading, Sample,
+    Samples, Summary, Transition, burst,
     cause::Cause,
     incident::{Changed, Moment, State},
     known::Known,
@@ -304,6 +304,20 @@ impl Watch {
     pub fn judgements<'r>(&self, now: Millis, rules: &'r [AlertRule], aged: &[Aged]) -> Vec<Judgement<'r>> {
         let concerned = rules.iter().filter(|rule| rule.concerns(&self.source));
         concerned.map(|rule| self.judge(rule, now, aged)).collect()
+    }
+
+    /// What there is to say, at `now`, of an incident that fires or is pending, and of which its rule says this: for
+    /// people. Changes nothing.
+    pub fn told(
+        &self,
+        now: Millis,
+        incident: &Incident,
+        reading: &Reading,
+        rules: &[AlertRule],
+        aged: &[Aged],
+    ) -> Transition {
+        let changed = Changed { change: Change::Repeat, incident: incident.clone(), reading: Some(reading.clone()) };
+        self.transition(changed, now, rules, aged)
     }
 
     /// Rules, severity and number of the incidents that fire, for the metric: every rule, also with none.

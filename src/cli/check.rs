@@ -2,18 +2,13 @@
 
 use clap::Args;
 
-use super::{
-    exit::Failure,
-    hooks::{origin_of, rate_of},
-    io::Io,
-    source::SourceArgs,
-    text::line,
-};
+use super::{exit::Failure, io::Io, source::SourceArgs, text::line};
 use crate::{
     alert::{AlertRule, Kind},
     clock::written,
     config::{Config, DigestConfig, HookConfig, SourceConfig, SourceKind},
     rule::{Action, RetryRule},
+    triage::{origin_of, rate_of},
 };
 
 pub(super) const EXAMPLES: &str = "\

@@ -4,6 +4,7 @@
 //! anything about jobs.
 
 mod act;
+mod alerts;
 mod attempts;
 mod audit;
 mod check;
@@ -14,7 +15,6 @@ mod filter;
 mod groups;
 mod hooks;
 mod io;
-mod lanes;
 mod logging;
 mod ls;
 mod manual;
@@ -38,11 +38,11 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use self::{
     exit::{Exit, Failure},
     io::{Io, Screen},
-    source::ledgers,
+    source::{ledgers, source_ledgers},
     text::line,
 };
 use crate::{
-    config::{Env, ProcessEnv},
+    config::{Env, ForRules, ProcessEnv},
     demo,
 };
 
@@ -59,6 +59,7 @@ Examples:
   sexton ls --smallage redis://localhost:6379 --newer-than 1h
   sexton show 1795972370488-0
   sexton explain 1795972370488-0
+  sexton alerts
   sexton groups --newer-than 1h
   sexton retry --error 'timed out' --dry-run
 
@@ -118,6 +119,9 @@ enum Command {
     /// Try what the rules would do with the DLQ as it is now
     #[command(after_help = "Example:\n  sexton rules try\n\nIt has more to say with --help.")]
     Rules(rules::RulesArgs),
+    /// Show what fires, what is pending, and how far every rule is from firing
+    #[command(after_help = alerts::EXAMPLES)]
+    Alerts(alerts::AlertsArgs),
     /// Show the picture of every source in one screen
     #[command(after_help = stats::EXAMPLES)]
     Stats(stats::StatsArgs),
@@ -193,7 +197,7 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
             wait_for(Threads::One, async { errors::errors(&ledgers(&sources)?, args, io).await })
         }
         Command::Explain(args) => {
-            let (sources, rules) = args.ruled.sources_and_rules(env)?;
+            let ForRules { sources, rules, .. } = args.ruled.sources_and_rules(env)?;
             let rules = rules.read(&rules.look(), env).map(|book| book.rules).map_err(Failure::from);
             wait_for(Threads::One, async { explain::explain(&ledgers(&sources)?, rules, args, io).await })
         }
@@ -220,13 +224,21 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         Command::Completions(args) => manual::completions(Cli::command(), args, io),
         Command::Man(args) => manual::man(Cli::command(), args, io),
         Command::Rules(args) => {
-            let (sources, rules) = args.verb.ruled().sources_and_rules(env)?;
+            let ForRules { sources, rules, .. } = args.verb.ruled().sources_and_rules(env)?;
             let rules = rules.read(&rules.look(), env)?.rules;
             wait_for(Threads::One, async { rules::rules(&sources, &ledgers(&sources)?, &rules, args, io).await })
         }
+        Command::Alerts(args) => {
+            let ForRules { sources, rules, sample_every } = args.ruled.sources_and_rules(env)?;
+            let book = rules.read(&rules.look(), env)?;
+            let measure = alerts::Measure { rules: &book.alerts, sample_every };
+            wait_for(Threads::One, async {
+                alerts::alerts(&sources, &source_ledgers(&sources)?, measure, args, io).await
+            })
+        }
         Command::Stats(args) => {
             let config = args.source.config_without_rules(env)?;
-            wait_for(Threads::One, async { stats::stats(&config, &ledgers(&config.sources)?, args, io).await })
+            wait_for(Threads::One, async { stats::stats(&config, &source_ledgers(&config.sources)?, args, io).await })
         }
         Command::Hooks(args) => {
             let config = args.verb.config().config(env)?;

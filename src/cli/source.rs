@@ -11,10 +11,10 @@ use globset::{Glob, GlobMatcher};
 use super::{exit::Failure, text::line};
 use crate::{
     config::{
-        Config, DEFAULT_NAMESPACE, Env, Problems, RulesSource, SourceConfig, SourceKind, read, read_for_rules,
-        read_sources, read_without_rules,
+        Config, DEFAULT_NAMESPACE, Env, ForRules, Problems, SourceConfig, SourceKind, read, read_for_other_rules,
+        read_for_rules, read_sources, read_without_rules,
     },
-    ledger::{Ledger, Overview, RawLetter, TriageLedger},
+    ledger::{Ledger, Overview, RawLetter, SourceLedger, TriageLedger},
     letter::Millis,
     rule::Rules,
     smallage,
@@ -108,9 +108,9 @@ impl SourceArgs {
         if self.smallage.is_some() {
             return Ok((self.sources(env)?, Rules::default()));
         }
-        let (sources, rules) = read_for_rules(&self.file(env, Path::new(""))?, env)?;
-        let book = rules.read(&rules.look(), env).unwrap_or_default();
-        Ok((sources, book.rules))
+        let ForRules { sources, rules, .. } = read_for_rules(&self.file(env, Path::new(""))?, env)?;
+        let rules = rules.read(&rules.look(), env).unwrap_or_default().rules;
+        Ok((sources, rules))
     }
 
     fn file(&self, env: &dyn Env, working_directory: &Path) -> Result<PathBuf, Failure> {
@@ -126,20 +126,19 @@ impl RuledArgs {
         if self.rules.is_empty() {
             return self.source.sources_and_known_rules(env);
         }
-        let (sources, rules) = self.sources_and_rules(env)?;
+        let ForRules { sources, rules, .. } = self.sources_and_rules(env)?;
         Ok((sources, rules.read(&rules.look(), env)?.rules))
     }
 
     /// The sources, and where the rules are; these are not looked at yet. What hooks need, such as their secrets, need
     /// not be there.
-    pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Failure> {
-        if self.rules.is_empty() && self.source.smallage.is_none() {
-            return Ok(read_for_rules(&self.source.file(env, Path::new(""))?, env)?);
+    pub(super) fn sources_and_rules(&self, env: &dyn Env) -> Result<ForRules, Failure> {
+        let rules = self.rules.iter().map(PathBuf::as_path);
+        if self.source.smallage.is_some() {
+            return Ok(ForRules::by_flags(self.source.sources(env)?, rules));
         }
-        let sources = self.source.sources(env)?;
-        let names = sources.iter().map(|source| source.name.clone()).collect();
-        let rules = RulesSource::of_flags(self.rules.iter().map(PathBuf::as_path), names);
-        Ok((sources, rules))
+        let file = self.source.file(env, Path::new(""))?;
+        Ok(if self.rules.is_empty() { read_for_rules(&file, env)? } else { read_for_other_rules(&file, rules, env)? })
     }
 }
 
@@ -173,9 +172,12 @@ pub(super) fn never(sources: &[SourceConfig], name: &str, overview: &Overview) -
 
 /// The sources of a configuration, in its order. Nothing is connected yet.
 pub(super) fn ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn TriageLedger>>, Failure> {
-    let open = |source| -> Result<Arc<dyn TriageLedger>, Failure> {
-        Ok(smallage::open(source).map_err(|error| Failure::Config(error.to_string()))?)
-    };
+    Ok(source_ledgers(sources)?.into_iter().map(|ledger| ledger as Arc<dyn TriageLedger>).collect())
+}
+
+/// The same, for those who look at alerts as well.
+pub(super) fn source_ledgers(sources: &[SourceConfig]) -> Result<Vec<Arc<dyn SourceLedger>>, Failure> {
+    let open = |source| smallage::open(source).map_err(|error| Failure::Config(error.to_string()));
     sources.iter().map(open).collect()
 }
 
@@ -186,12 +188,9 @@ pub(super) async fn store_time(ledger: &dyn Ledger) -> Result<Millis, Failure> {
 }
 
 /// The sources whose names match one of the globs, or all of them without any. Every glob must match a source.
-pub(super) fn chosen<'a>(
-    ledgers: &'a [Arc<dyn TriageLedger>],
-    globs: &[Glob],
-) -> Result<Vec<&'a dyn TriageLedger>, Failure> {
+pub(super) fn chosen<'a, L: Ledger + ?Sized>(ledgers: &'a [Arc<L>], globs: &[Glob]) -> Result<Vec<&'a L>, Failure> {
     let globs: Vec<GlobMatcher> = globs.iter().map(Glob::compile_matcher).collect();
-    let matches = |glob: &GlobMatcher, ledger: &Arc<dyn TriageLedger>| glob.is_match(ledger.name());
+    let matches = |glob: &GlobMatcher, ledger: &Arc<L>| glob.is_match(ledger.name());
     if let Some(glob) = globs.iter().find(|glob| !ledgers.iter().any(|ledger| matches(glob, ledger))) {
         let glob = line(glob.glob().glob());
         return Err(Failure::Usage(format!("no source matches --source {glob}; {}", known(ledgers))));
@@ -201,7 +200,7 @@ pub(super) fn chosen<'a>(
 }
 
 /// Which sources there are, for messages.
-fn known(ledgers: &[Arc<dyn TriageLedger>]) -> String {
+fn known<L: Ledger + ?Sized>(ledgers: &[Arc<L>]) -> String {
     match ledgers {
         [only] => format!("the only one here is called {}", only.name()),
         several => format!("there is {}", several.iter().map(|ledger| ledger.name()).collect::<Vec<_>>().join(", ")),

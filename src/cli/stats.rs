@@ -1,7 +1,7 @@
 //! `sexton stats`: the picture of every source in one screen.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     io::Write,
     sync::Arc,
 };
@@ -11,18 +11,19 @@ use serde::Serialize;
 
 use super::{
     exit::Failure,
-    hooks::{LanesShown, backlog, lanes_of, standing},
+    hooks::{backlog, standing},
     io::Io,
     show::Output,
     source::{SourceArgs, never},
-    text::{count, counted, cut_line, line, when},
+    text::{age, count, counted, cut_line, line, when},
 };
 use crate::{
+    alert::{State, Watch},
     config::Config,
     event::{Lane, rfc3339},
-    ledger::{Flight, Overview, TriageLedger, Waiting},
+    ledger::{Flight, Overview, SourceLedger, Waiting},
     letter::{DeadLetter, Millis},
-    triage::{Filter, Order, Walk},
+    triage::{Filter, LanesShown, Order, Walk, lanes_of},
 };
 
 /// Entries that groups and tasks are counted over.
@@ -40,7 +41,7 @@ Examples:
 Groups and tasks are counted over the newest 1,000 entries of each source. Entries in
 the due index wait for a rule to retry them, whether they are due or not. A hold is one
 of a group, or of all groups of a task that have not recovered lately. `sexton explain
-ENTRY` tells of one entry what it waits for.";
+ENTRY` tells of one entry what it waits for, and `sexton alerts` what fires.";
 
 /// Arguments of `sexton stats`.
 #[derive(Args, Clone, Debug)]
@@ -67,6 +68,7 @@ struct Picture {
     announced: u64,
     leader: Option<Leader>,
     retries: Retries,
+    alerts: Alerts,
     outbox: Outbox,
     hooks: Vec<HookStands>,
     top: Top,
@@ -117,6 +119,38 @@ impl Retries {
     }
 }
 
+/// What the alert rules have noticed, as the ledger has it.
+#[derive(Debug, PartialEq, Serialize)]
+struct Alerts {
+    /// Incidents that fire.
+    firing: u64,
+    /// Incidents that are pending.
+    pending: u64,
+    /// When the last sample was taken.
+    sampled_at: Option<String>,
+    #[serde(skip)]
+    sampled: Option<Millis>,
+    /// The rules of those that fire, each once.
+    #[serde(skip)]
+    rules: Vec<String>,
+}
+
+impl Alerts {
+    fn of(watch: &Watch) -> Alerts {
+        let live = watch.incidents().live();
+        let (firing, pending): (Vec<_>, Vec<_>) = live.iter().partition(|incident| incident.state == State::Firing);
+        let rules: BTreeSet<&String> = firing.iter().map(|incident| &incident.rule).collect();
+        let sampled = watch.samples().last();
+        Alerts {
+            firing: firing.len() as u64,
+            pending: pending.len() as u64,
+            sampled_at: sampled.and_then(rfc3339),
+            sampled,
+            rules: rules.into_iter().cloned().collect(),
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Outbox {
     deaths: u64,
@@ -156,7 +190,7 @@ struct Counted {
 /// Shows the picture. A source that cannot be reached does not hide the others.
 pub(super) async fn stats(
     config: &Config,
-    ledgers: &[Arc<dyn TriageLedger>],
+    ledgers: &[Arc<dyn SourceLedger>],
     args: &StatsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
@@ -183,13 +217,15 @@ pub(super) async fn stats(
     failure.map_or(Ok(()), Err)
 }
 
-async fn picture(config: &Config, ledger: &dyn TriageLedger) -> Result<Picture, Failure> {
+async fn picture(config: &Config, ledger: &dyn SourceLedger) -> Result<Picture, Failure> {
     let source = ledger.name();
     let overview = ledger.overview().await.map_err(Failure::store(source))?;
     let never = never(&config.sources, source, &overview);
     let Overview { entries, oldest, newest, added, lag, deaths, leader, outbox } = overview;
     let flights = ledger.flights().await.map_err(Failure::store(source))?;
     let retries = Retries::of(&flights, ledger.waiting().await.map_err(Failure::store(source))?);
+    let saved = ledger.load_watch().await.map_err(Failure::store(source))?;
+    let alerts = Alerts::of(&Watch::load(source, config.sample_every, saved.fields).0);
     let mut hooks = Vec::new();
     for hook in &config.hooks {
         hooks.push(HookStands { hook: hook.name.clone(), stands: lanes_of(ledger, hook).await? });
@@ -212,6 +248,7 @@ async fn picture(config: &Config, ledger: &dyn TriageLedger) -> Result<Picture, 
         announced: deaths,
         leader: leader.map(|lease| Leader { holder: lease.holder, epoch: lease.epoch }),
         retries,
+        alerts,
         outbox: Outbox { deaths: outbox[0], alerts: outbox[1] },
         hooks,
         top: top(&letters),
@@ -289,6 +326,10 @@ fn write(picture: &Picture, io: &mut Io<'_>) -> Result<(), Failure> {
         let held = counted(*held, "hold", "holds");
         writeln!(out, "  rule      {}: {} in flight, {held}", line(rule), count(*in_flight))?;
     }
+    let Alerts { firing, pending, sampled, rules, .. } = &picture.alerts;
+    let which = if rules.is_empty() { String::new() } else { format!(" ({})", line(&rules.join(", "))) };
+    let sampled = sampled.map_or_else(|| "no sample yet".to_owned(), |at| format!("sampled {} ago", age(now, at)));
+    writeln!(out, "  alerts    {} firing{which}, {} pending, {sampled}", count(*firing), count(*pending))?;
     writeln!(
         out,
         "  outbox    {} in the {} lane, {} in the {} lane",

@@ -27,7 +27,7 @@ pub use env::{Env, ProcessEnv};
 pub use hook::DEFAULT_EVENTS;
 pub use http::{UNNAMED_TOKEN, token_problem};
 pub use problem::{Position, Problem, Problems, nearest_or_all};
-pub use read::{read, read_for_rules, read_sources, read_text, read_without_rules};
+pub use read::{ForRules, read, read_for_other_rules, read_for_rules, read_sources, read_text, read_without_rules};
 pub use rules::{RuleBook, RulesSource, RulesText};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use source::DEFAULT_NAMESPACE;

@@ -82,16 +82,54 @@ pub fn read_sources(path: &Path, env: &dyn Env) -> Result<Vec<SourceConfig>, Pro
     read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources"], sources))
 }
 
-/// As [`read_sources`], with where the rules are: for who needs no hooks to say what the rules do.
-pub fn read_for_rules(path: &Path, env: &dyn Env) -> Result<(Vec<SourceConfig>, RulesSource), Problems> {
-    let both = |section: &Section<'_>, reading: &mut Reading| {
+/// What is read for who needs no hooks to say what the rules do.
+#[derive(Clone, Debug)]
+pub struct ForRules {
+    /// The watched DLQs.
+    pub sources: Vec<SourceConfig>,
+    /// Where the rules are; they are not looked at yet.
+    pub rules: RulesSource,
+    /// How often the leader takes a sample.
+    pub sample_every: Duration,
+}
+
+impl ForRules {
+    /// With these files and folders as the rules, as a command line names them.
+    pub fn by_flags<'p>(sources: Vec<SourceConfig>, rules: impl IntoIterator<Item = &'p Path>) -> ForRules {
+        let known = Known { sources: Some(names(&sources)), ..Known::default() };
+        ForRules { sources, rules: RulesSource::of_flags(rules, known), sample_every: SAMPLE_EVERY }
+    }
+}
+
+/// As [`read_sources`], with where the rules are, and how often a sample is taken.
+pub fn read_for_rules(path: &Path, env: &dyn Env) -> Result<ForRules, Problems> {
+    for_rules(path, env, &["sources", "sample_every", "rules"], rules_source)
+}
+
+/// The same, but with these files and folders as the rules, as a command line names them. What the configuration says of
+/// rules is not looked at.
+pub fn read_for_other_rules<'p>(
+    path: &Path,
+    rules: impl IntoIterator<Item = &'p Path>,
+    env: &dyn Env,
+) -> Result<ForRules, Problems> {
+    for_rules(path, env, &["sources", "sample_every"], |_, known, _| RulesSource::of_flags(rules, known))
+}
+
+fn for_rules(
+    path: &Path,
+    env: &dyn Env,
+    keys: &'static [&'static str],
+    rules: impl FnOnce(&Section<'_>, Known, &mut Reading) -> RulesSource,
+) -> Result<ForRules, Problems> {
+    let part = |section: &Section<'_>, reading: &mut Reading| {
         let sources = sources(section, reading);
         let sample_every = sample_every(section, &mut reading.problems);
         let known = Known { sources: sources.as_deref().map(names), hooks: None, sample_every };
-        let rules = rules_source(section, known, reading);
-        Some((sources?, rules))
+        let rules = rules(section, known, reading);
+        Some(ForRules { sources: sources?, rules, sample_every: sample_every? })
     };
-    read_part(path, |folder, name, text| part_in(folder, name, text, env, &["sources", "sample_every", "rules"], both))
+    read_part(path, |folder, name, text| part_in(folder, name, text, env, keys, part))
 }
 
 fn read_part<T>(path: &Path, part: impl FnOnce(PathBuf, &str, &str) -> Result<T, Problems>) -> Result<T, Problems> {

@@ -13,7 +13,13 @@ pub mod worker;
 
 pub use page::Colours;
 
-use std::{collections::HashMap, io::Write, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io::Write,
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use tokio::{
@@ -43,6 +49,15 @@ const SINGLES_PER_SECOND: u32 = 5;
 /// A real worker waits a second and more between attempts; a demonstration has less time.
 const POLICY: Policy =
     Policy { max_attempts: 3, initial_backoff: Duration::from_millis(300), max_backoff: Duration::from_secs(5) };
+
+/// What is a rising line where an hour lasts some seconds.
+const RULES: &str = "\
+alerts:
+  - name: rising
+    rising: { over: 6s, buckets: 6, at_least: 4, growth: 6 }
+    severity: critical
+    keep_firing_for: 3s
+";
 
 /// Runs the demonstration and tells it on `out`. Ends by itself; on SIGINT, SIGTERM, SIGHUP or an error it puts
 /// everything away first. An error where something did not work, the counts at the end included.
@@ -76,7 +91,9 @@ async fn play(mut page: Page<impl Write>, server: &Server, stop: &CancellationTo
     let (announce, announced) = oneshot::channel();
     let options = sidecar::Options { announce: Some(announce) };
     let sexton_stop = stop.child_token();
-    let text = configuration(&server.url(), receiver.address);
+    let rules = server.folder().join("rules.yaml");
+    std::fs::write(&rules, RULES).with_context(|| format!("cannot write {}", rules.display()))?;
+    let text = configuration(&server.url(), receiver.address, &rules);
     let env = HashMap::from([("ONCALL_SECRET".to_owned(), secret)]);
     let config = config::read_text("sexton.yaml", &text, &env).context("the demonstration's configuration is wrong")?;
     let mut watching = tokio::spawn(sidecar::run(config, options, sexton_stop.clone()));
@@ -89,7 +106,18 @@ async fn play(mut page: Page<impl Write>, server: &Server, stop: &CancellationTo
         };
         page.line(Look::Act, "A private Redis, a smallage worker, a receiver, and Sexton with this configuration:")?;
         page.block(Look::Faint, &text)?;
-        let mut story = Story { page, con, dependencies, worker: tally, arrivals, sexton, told: Told::default() };
+        page.line(Look::Act, "and these rules. In earnest one looks at minutes and hours: see rules/50-alerts.yaml")?;
+        page.block(Look::Faint, RULES)?;
+        let mut story = Story {
+            page,
+            con,
+            dependencies,
+            worker: tally,
+            arrivals,
+            sexton,
+            told: Told::default(),
+            firing: BTreeSet::new(),
+        };
         story.tell().await
     };
     tokio::select! {
@@ -113,7 +141,8 @@ async fn play(mut page: Page<impl Write>, server: &Server, stop: &CancellationTo
 }
 
 /// The configuration, as a file has it. The secret is where it belongs: in a variable.
-fn configuration(redis: &str, receiver: SocketAddr) -> String {
+fn configuration(redis: &str, receiver: SocketAddr, rules: &Path) -> String {
+    let rules = rules.display();
     format!(
         r#"sources:
   - name: {SOURCE}
@@ -123,6 +152,7 @@ hooks:
     url: http://{receiver}/
     secret: ${{ONCALL_SECRET}}
     rate: {SINGLES_PER_SECOND}/s
+rules: ["{rules}"]
 sample_every: 1s
 http: {{ listen: "127.0.0.1:0" }}
 "#
@@ -156,9 +186,13 @@ mod tests {
 
     #[test]
     fn the_configuration_is_one() {
-        let text = configuration("unix:///tmp/sexton-demo-0/redis.sock", SocketAddr::from(([127, 0, 0, 1], 4711)));
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("rules.yaml");
+        std::fs::write(&rules, RULES).unwrap();
+        let receiver = SocketAddr::from(([127, 0, 0, 1], 4711));
+        let text = configuration("unix:///tmp/sexton-demo-0/redis.sock", receiver, &rules);
         let env = HashMap::from([("ONCALL_SECRET".to_owned(), secret())]);
         let config = config::read_text("sexton.yaml", &text, &env).unwrap_or_else(|problems| panic!("{problems}"));
-        assert_eq!((config.sources.len(), config.hooks.len()), (1, 1));
+        assert_eq!((config.sources.len(), config.hooks.len(), config.alerts.len()), (1, 1, 1));
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs::DirBuilder,
     io,
     os::unix::{fs::DirBuilderExt as _, process::CommandExt as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -78,6 +78,11 @@ impl Server {
     /// Where it is reached.
     pub(super) fn url(&self) -> String {
         format!("unix://{}", self.folder.join("redis.sock").display())
+    }
+
+    /// A folder for whatever else the demonstration needs; it goes with the server.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     async fn ready(&self) -> anyhow::Result<()> {

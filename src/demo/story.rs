@@ -1,6 +1,8 @@
-//! The demonstration's story, act by act: jobs run, a dependency breaks, jobs die, a storm comes, all is counted.
+//! The demonstration's story, act by act: jobs run, a dependency breaks, jobs die, the line rises, a storm comes, all is
+//! counted.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read as _, Write},
     net::{SocketAddr, TcpStream},
     sync::Arc,
@@ -21,7 +23,7 @@ use super::{
 };
 use crate::{
     clock::monotonic,
-    event::{Digest, EventType, JobDead},
+    event::{Alert, Digest, EventType, JobDead},
 };
 
 /// How long jobs run before smtp breaks, and again after it is mended.
@@ -41,11 +43,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// For one scrape.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The metrics shown in the middle.
-const OF_INTEREST: [&str; 6] = [
+const OF_INTEREST: [&str; 7] = [
     "sexton_leader",
     "sexton_jobs_dead_total",
     "sexton_dlq_entries",
     "sexton_dlq_oldest_timestamp_seconds",
+    "sexton_alert_firing",
     "sexton_hook_backlog",
     "sexton_hook_deliveries_total",
 ];
@@ -59,6 +62,8 @@ pub(super) struct Story<W> {
     pub(super) arrivals: mpsc::Receiver<Arrival>,
     pub(super) sexton: SocketAddr,
     pub(super) told: Told,
+    /// Incidents that fire.
+    pub(super) firing: BTreeSet<String>,
 }
 
 /// What the receiver was told.
@@ -70,6 +75,8 @@ pub(super) struct Told {
     digests: u64,
     /// Deaths in digests.
     folded: u64,
+    /// Incidents that are over.
+    resolved: u64,
     /// Events without a valid signature.
     unsigned: u64,
 }
@@ -124,6 +131,7 @@ impl<W: Write> Story<W> {
         self.jobs_for(PEACE, next + STORM, &TASKS).await?;
         let counts = self.until_counts_agree().await?;
         self.page.line(Look::Good, format!("{} more jobs ran through.", self.worker.done() - before))?;
+        self.until_the_alert_is_over().await?;
         self.sum_up(counts)
     }
 
@@ -183,6 +191,16 @@ impl<W: Write> Story<W> {
         }
     }
 
+    /// Waits until an alert has fired and none does any more.
+    async fn until_the_alert_is_over(&mut self) -> anyhow::Result<()> {
+        let deadline = monotonic() + PATIENCE;
+        while self.told.resolved == 0 || !self.firing.is_empty() {
+            anyhow::ensure!(monotonic() < deadline, "the alert has not fired and ended within {PATIENCE:?}");
+            self.listen(LOOK_EVERY).await?;
+        }
+        Ok(())
+    }
+
     /// The metrics as they are now.
     async fn scrape(&self) -> anyhow::Result<String> {
         let address = self.sexton;
@@ -232,6 +250,19 @@ impl<W: Write> Story<W> {
                 self.told.folded += body.data.counts.deaths;
                 self.page.line(Look::Act, digest(&body.data))?;
             }
+            Some(EventType::AlertFiring) => {
+                let alert = alert(arrival)?;
+                self.page.line(
+                    Look::Bad,
+                    format!("alert.firing    {}, {}: {}", alert.alert, alert.severity, alert.summary),
+                )?;
+                self.firing.insert(alert.incident);
+            }
+            Some(EventType::AlertResolved) => {
+                let alert = alert(arrival)?;
+                self.page.line(Look::Good, format!("alert.resolved  {}", alert.summary))?;
+                self.told.resolved += u64::from(self.firing.remove(&alert.incident));
+            }
             _ => self.page.line(Look::Plain, kind)?,
         }
         Ok(())
@@ -253,7 +284,7 @@ impl<W: Write> Story<W> {
         anyhow::ensure!(told.unsigned == 0, "{} events came without a valid signature", told.unsigned);
         self.page.line(Look::Good, "All agree, and every signature was good.")?;
         let next = "To watch your own workers: sexton run --smallage redis://… --namespace lrs\n\
-                    To look at what died there: sexton ls, sexton show ENTRY, sexton stats";
+                    To look at what died there: sexton ls, sexton show ENTRY, sexton stats, sexton alerts";
         self.page.block(Look::Faint, next)?;
         Ok(())
     }
@@ -272,6 +303,12 @@ impl Counts {
     fn agree(self) -> bool {
         [self.told, self.counted, self.gauged].iter().all(|count| *count == self.entries)
     }
+}
+
+/// What an alert's event says.
+fn alert(arrival: &Arrival) -> anyhow::Result<Alert> {
+    let body: Body<Alert> = Deserialize::deserialize(&arrival.body).context("an alert is not in form")?;
+    Ok(body.data)
 }
 
 /// One death in a line.

@@ -69,7 +69,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let asked = watch::Sender::new(());
     let serving = Serving {
         ledgers: ledgers.iter().map(|ledger| -> Arc<dyn TriageLedger> { ledger.clone() }).collect(),
-        tokens: config.http.tokens.clone(),
+        config: Arc::clone(&config),
         rules: rules.subscribe(),
         holder: holder.clone(),
         asked: asked.clone(),

@@ -3,6 +3,8 @@
 
 mod alertmanager;
 mod alerts;
+mod api;
+mod alerts_command;
 mod architecture;
 mod cli;
 mod closed_loop;
@@ -21,8 +23,10 @@ mod outcomes;
 mod pagerduty;
 mod plan_ledger;
 mod port;
+mod prometheus;
 mod readme;
 mod replicas;
+mod retention;
 mod retry_crashes;
 mod retry_ledger;
 mod retry_loop;

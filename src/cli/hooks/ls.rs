@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use clap::Args;
-use serde::Serialize;
 
-use super::{LanesShown, backlog, lanes_of, origin_of, rate_of, standing};
+use super::{backlog, standing};
 use crate::{
     cli::{
         exit::Failure,
@@ -17,6 +16,7 @@ use crate::{
     },
     config::Config,
     ledger::TriageLedger,
+    triage::{Page, hooks},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -39,18 +39,6 @@ pub(in crate::cli) struct LsArgs {
     output: Output,
 }
 
-/// A hook as it stands.
-#[derive(Debug, Serialize)]
-struct HookShown<'a> {
-    name: &'a str,
-    format: &'static str,
-    /// Scheme and host.
-    address: String,
-    events: &'a [String],
-    rate: String,
-    sources: Vec<LanesShown>,
-}
-
 const COLUMNS: &[Column] = &[
     Column::whole("HOOK"),
     Column::whole("FORMAT").gives_way(3),
@@ -71,28 +59,10 @@ pub(super) async fn ls(
     args: &LsArgs,
     io: &mut Io<'_>,
 ) -> Result<(), Failure> {
-    let mut items = Vec::new();
-    for hook in &config.hooks {
-        let mut sources = Vec::new();
-        for ledger in ledgers {
-            sources.push(lanes_of(ledger.as_ref(), hook).await?);
-        }
-        items.push(HookShown {
-            name: &hook.name,
-            format: hook.format.as_str(),
-            address: origin_of(&hook.url),
-            events: &hook.events,
-            rate: rate_of(hook.rate),
-            sources,
-        });
-    }
+    let sources: Vec<&dyn TriageLedger> = ledgers.iter().map(AsRef::as_ref).collect();
+    let items = hooks(&config.hooks, &sources).await?;
     if args.output == Output::Json {
-        #[derive(Serialize)]
-        struct Items<'a> {
-            items: Vec<HookShown<'a>>,
-        }
-        io.json(&Items { items })?;
-        return Ok(());
+        return Ok(io.json(&Page { items, next_cursor: None })?);
     }
     if items.is_empty() {
         writeln!(io.err, "no hooks are configured")?;
@@ -106,7 +76,7 @@ pub(super) async fn ls(
                 rows.push(
                     io.out,
                     vec![
-                        line(hook.name).into_owned(),
+                        line(&hook.name).into_owned(),
                         hook.format.to_owned(),
                         hook.address.clone(),
                         line(&hook.events.join(",")).into_owned(),

@@ -7,20 +7,18 @@ mod test;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use super::{
     exit::Failure,
     io::Io,
-    lanes::{self, LanePicture, Standing},
     source::ConfigArgs,
     text::{age, count, cut_line, line},
 };
 use crate::{
-    config::{Config, HookConfig, Rate, SecretSource},
-    event::Lane,
-    ledger::{Ledger, TriageLedger},
+    config::{Config, HookConfig},
+    ledger::TriageLedger,
     letter::Millis,
+    triage::lanes::{LanePicture, Standing},
 };
 
 /// Characters of an error where a lane's state is shown.
@@ -66,32 +64,6 @@ impl Verb {
     }
 }
 
-/// Scheme and host of a URL; nothing else of it may be shown.
-pub(super) fn origin_of(url: &SecretSource) -> String {
-    let Ok(secret) = url.read() else { return "(its file cannot be read)".to_owned() };
-    match url::Url::parse(secret.reveal()) {
-        Ok(url) => match (url.host(), url.port()) {
-            (Some(host), Some(port)) => format!("{}://{host}:{port}", url.scheme()),
-            (Some(host), None) => format!("{}://{host}", url.scheme()),
-            (None, _) => format!("{}:", url.scheme()),
-        },
-        Err(_) => "(no URL)".to_owned(),
-    }
-}
-
-/// A rate as the configuration has it: `60/m`.
-pub(super) fn rate_of(rate: Rate) -> String {
-    match rate {
-        Rate::Unlimited => "unlimited".to_owned(),
-        Rate::Limited { events, per } => match per.as_secs() {
-            1 => format!("{events}/s"),
-            60 => format!("{events}/m"),
-            3_600 => format!("{events}/h"),
-            seconds => format!("{events}/{seconds}s"),
-        },
-    }
-}
-
 fn hook_named<'a>(config: &'a Config, name: &str) -> Result<&'a HookConfig, Failure> {
     config.hooks.iter().find(|hook| hook.name == name).ok_or_else(|| {
         let known: Vec<&str> = config.hooks.iter().map(|hook| hook.name.as_str()).collect();
@@ -99,23 +71,6 @@ fn hook_named<'a>(config: &'a Config, name: &str) -> Result<&'a HookConfig, Fail
             if known.is_empty() { "none is configured".to_owned() } else { format!("there is {}", known.join(", ")) };
         Failure::Usage(format!("there is no hook {:?}; {known}", line(name)))
     })
-}
-
-/// A hook's lanes in one source.
-#[derive(Debug, Serialize)]
-pub(super) struct LanesShown {
-    pub(super) source: String,
-    pub(super) lanes: Vec<LanePicture>,
-}
-
-/// Both lanes of a hook in one source.
-pub(super) async fn lanes_of(ledger: &dyn Ledger, hook: &HookConfig) -> Result<LanesShown, Failure> {
-    let mut lanes = Vec::new();
-    for lane in Lane::ALL {
-        let picture = lanes::picture(ledger, &hook.name, &hook.fingerprint, lane).await;
-        lanes.push(picture.map_err(Failure::store(ledger.name()))?);
-    }
-    Ok(LanesShown { source: ledger.name().to_owned(), lanes })
 }
 
 /// How a lane stands, in words.

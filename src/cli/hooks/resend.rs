@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::{hook_named, rate_of, switched_off};
+use super::{hook_named, switched_off};
 use crate::{
     cli::{
         exit::Failure,
         io::Io,
-        lanes,
         since::{Since, parse_since},
         source::{ConfigArgs, named, store_time},
         text::{counted, line},
@@ -18,6 +17,7 @@ use crate::{
     event::{Lane, rfc3339},
     ledger::{OutboxId, TriageLedger},
     letter::Millis,
+    triage::{lanes, rate_of},
 };
 
 pub(super) const EXAMPLES: &str = "\

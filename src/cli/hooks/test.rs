@@ -9,7 +9,6 @@ use crate::{
     cli::{
         exit::Failure,
         io::Io,
-        lanes::{self, Fate, Standing},
         source::{ConfigArgs, named},
         text::{counted, line},
     },
@@ -17,6 +16,7 @@ use crate::{
     config::Config,
     event::{EventData, EventType, HookTest},
     ledger::TriageLedger,
+    triage::lanes::{self, Fate, Standing},
 };
 
 /// How often a test looks what has become of its event.

@@ -1,6 +1,7 @@
 //! The commands as people type them, against sources in memory: what comes out, byte for byte, and how it ends.
 
 mod acts;
+mod alerts;
 mod explain;
 mod groups;
 mod hooks;
@@ -15,6 +16,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::{
     Cli, Command,
+    alerts::Measure,
     exit::Failure,
     io::{Io, Screen},
 };
@@ -24,7 +26,7 @@ use crate::{
         SecretSource, SmallageConfig, SourceConfig, SourceKind,
     },
     event::{EventData, HookTest, Include, JobDead, Lane},
-    ledger::{JobCounts, Lease, OutboxId, StoreError, TriageLedger},
+    ledger::{JobCounts, Lease, OutboxId, SourceLedger, StoreError, TriageLedger},
     letter::{Attempt, DeadLetter, ErrorInfo, Reason, Verdict},
     rule::{Action, Globs, Matcher, RetryRule, Rules},
     triage::fake::{Fake, letter},
@@ -113,6 +115,8 @@ async fn run_under(
 ) -> Ran {
     let ledgers: Vec<Arc<dyn TriageLedger>> =
         sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn TriageLedger>).collect();
+    let watched: Vec<Arc<dyn SourceLedger>> =
+        sources.iter().map(|fake| Arc::clone(fake) as Arc<dyn SourceLedger>).collect();
     let cli = Cli::try_parse_from(line.split(' ')).unwrap();
     let (mut out, mut err, mut input) = (Vec::new(), Vec::new(), answer.as_bytes());
     let mut io = Io { out: &mut out, err: &mut err, input: &mut input, screen };
@@ -123,7 +127,12 @@ async fn run_under(
         Command::Errors(args) => super::errors::errors(&ledgers, args, &mut io).await,
         Command::Explain(args) => super::explain::explain(&ledgers, rules, args, &mut io).await,
         Command::Rules(args) => super::rules::rules(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await,
-        Command::Stats(args) => super::stats::stats(&config(), &ledgers, args, &mut io).await,
+        Command::Alerts(args) => {
+            let alert_rules = alerts::rules();
+            let measure = Measure { rules: &alert_rules, sample_every: config().sample_every };
+            super::alerts::alerts(&config().sources, &watched, measure, args, &mut io).await
+        }
+        Command::Stats(args) => super::stats::stats(&config(), &watched, args, &mut io).await,
         Command::Hooks(args) => super::hooks::hooks(&config(), &ledgers, args, &mut io).await,
         Command::Groups(args) => {
             super::groups::groups(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await
@@ -217,6 +226,9 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("sexton hooks resend oncall --since yesterday", false),
         ("sexton hooks resend oncall --since 2h", true),
         ("sexton hooks resend oncall --since 2026-11-29T17:00:00Z", true),
+        ("sexton alerts", true),
+        ("sexton alerts --source ord* --rules rules/ -o jsonl", true),
+        ("sexton alerts -o text", false),
         ("sexton run --log-level info,sexton::hook=debug", true),
         ("sexton run --log-level sexton=loud", false),
         ("sexton run --log-level inof", false),
@@ -249,6 +261,7 @@ async fn a_store_that_fails_ends_with_69_and_hides_no_other_source() {
         "sexton explain 1-0",
         "sexton explain x",
         "sexton rules try",
+        "sexton alerts",
         "sexton stats",
         "sexton hooks ls",
     ] {

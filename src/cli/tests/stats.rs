@@ -25,6 +25,7 @@ orders
   retries   3 in flight, 1,204 entries in the due index
   rule      bugs: 0 in flight, 2 holds
   rule      flaky: 3 in flight, 0 holds
+  alerts    0 firing, 0 pending, no sample yet
   outbox    1 in the deaths lane, 0 in the alerts lane
   hook      oncall deaths: failing for 20786d, read up to 2026-11-29T17:11:50.500Z (60s ago), backlog 2, of that 1 pending
   hook      oncall alerts: not served yet, nothing read yet, backlog 0, of that 0 pending

@@ -91,12 +91,10 @@ impl RulesSource {
         RulesSource { config: reading.problems.file().to_owned(), listed, known }
     }
 
-    /// These files and folders, as a command line names them; `sources` are the names of all sources.
-    pub fn of_flags<'p>(paths: impl IntoIterator<Item = &'p Path>, sources: Vec<String>) -> RulesSource {
+    /// These files and folders, as a command line names them.
+    pub(super) fn of_flags<'p>(paths: impl IntoIterator<Item = &'p Path>, known: Known) -> RulesSource {
         let listed = |path: &Path| Listed { path: path.to_owned(), shown: format!("{path:?}"), at: None };
-        let listed = paths.into_iter().map(listed).collect();
-        let known = Known { sources: Some(sources), ..Known::default() };
-        RulesSource { config: "command line".to_owned(), listed, known }
+        RulesSource { config: "command line".to_owned(), listed: paths.into_iter().map(listed).collect(), known }
     }
 
     /// Whether no file and no folder is named; then there never are any rules.

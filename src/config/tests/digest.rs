@@ -90,7 +90,7 @@ fn rules_are_checked_against_the_hooks_and_samples_of_their_configuration() {
     assert_eq!(found.lines().count(), 1, "{found}");
     assert!(found.contains("rules.yaml:1:57: there is no hook \"chat\"; known hooks: team, pager"), "{found}");
     // Those who read no hooks cannot know.
-    let (_, source) = read_for_rules(&path, &env()).unwrap();
+    let source = read_for_rules(&path, &env()).unwrap().rules;
     let found = source.read(&source.look(), &env()).unwrap_err().to_string();
     assert!(found.contains("rules.yaml:1:36: \"over\" is 30s, shorter than \"sample_every\": 1m"), "{found}");
     // What the configuration was read with is what every later look is judged by.

@@ -534,7 +534,8 @@ fn who_asks_what_rules_do_needs_no_variable_of_a_hook() {
                 'http://h', secret: '${NOBODY}' }]\n";
     std::fs::write(&path, text).unwrap();
     std::fs::write(folder.path().join("hunter2.yaml"), "retry: [{ name: r, match: { source: a } }]").unwrap();
-    let (sources, rules) = read_for_rules(&path, &env()).unwrap();
+    let ForRules { sources, rules, sample_every } = read_for_rules(&path, &env()).unwrap();
+    assert_eq!(sample_every, Duration::from_secs(5));
     assert_eq!(sources[0].name, "a");
     assert_eq!(rules.read(&rules.look(), &env()).unwrap().rules.retry[0].name, "r");
     for (wrong, problem) in [
@@ -547,11 +548,25 @@ fn who_asks_what_rules_do_needs_no_variable_of_a_hook() {
         assert!(found.starts_with(&format!("{}:{problem}", path.display())), "{found}");
     }
     std::fs::write(&path, text.replace("rules: ['${WORD}.yaml']\n", "")).unwrap();
-    assert!(read_for_rules(&path, &env()).unwrap().1.is_empty());
+    assert!(read_for_rules(&path, &env()).unwrap().rules.is_empty());
+}
+
+#[test]
+fn other_rules_than_the_configurations_are_judged_by_the_rest_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("sexton.yaml"), folder.path().join("other.yaml"));
+    let text = "sources: [{ name: a, smallage: { url: 'redis://x' } }]\nrules: ['${NOBODY}.yaml']\nsample_every: 1m\n";
+    std::fs::write(&path, text).unwrap();
+    std::fs::write(&other, "alerts: [{ name: b, burst: { over: 30s } }]").unwrap();
+    let ForRules { sources, rules, sample_every } = read_for_other_rules(&path, [other.as_path()], &env()).unwrap();
+    assert_eq!((sources[0].name.as_str(), sample_every), ("a", Duration::from_secs(60)));
+    let found = rules.read(&rules.look(), &env()).unwrap_err().to_string();
+    assert!(found.contains("\"over\" is 30s, shorter than \"sample_every\": 1m"), "{found}");
 }
 
 #[test]
 fn rules_files_of_the_command_line_are_read_like_those_of_a_configuration() {
+    let known = rules::Known { sources: Some(vec!["orders".to_owned()]), ..rules::Known::default() };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir(path("rules")).unwrap();
@@ -559,7 +574,7 @@ fn rules_files_of_the_command_line_are_read_like_those_of_a_configuration() {
     std::fs::write(path("20.yaml"), "retry: [{ name: b }]").unwrap();
     let read = |names: &[&str]| {
         let paths: Vec<_> = names.iter().map(|name| path(name)).collect();
-        let source = RulesSource::of_flags(paths.iter().map(std::path::PathBuf::as_path), vec!["orders".to_owned()]);
+        let source = RulesSource::of_flags(paths.iter().map(std::path::PathBuf::as_path), known.clone());
         source.read(&source.look(), &env()).map_err(|problems| problems.to_string())
     };
     let names: Vec<String> =

@@ -16,7 +16,7 @@ use crate::{
     event::rfc3339,
     ledger::TriageLedger,
     letter::Millis,
-    triage::{self, AuditAsk, AuditItem, Cursor, FilterSpec, Groups, Page},
+    triage::{self, AuditAsk, AuditItem, Cursor, FilterSpec, Groups, HookShown, Page},
 };
 
 /// Groups that are listed where no limit is given.
@@ -82,6 +82,16 @@ pub(super) async fn sources(State(api): State<Arc<Api>>, _: Query<Nothing>) -> A
         items.push(SourceItem::of(ledger, &api.holder).await);
     }
     Answer(Page { items, next_cursor: None })
+}
+
+/// List the hooks
+///
+/// And how each stands in every source. Of an address nothing is shown but scheme and host.
+#[utoipa::path(get, operation_id = "listHooks", path = "/hooks", tag = "hooks",
+    responses((status = 200, description = "The hooks, in the order of the configuration", body = Page<HookShown>)))]
+pub(super) async fn hooks(State(api): State<Arc<Api>>, _: Query<Nothing>) -> Result<Answer<Page<HookShown>>, Problem> {
+    let items = triage::hooks(&api.config.hooks, &api.sources()).await?;
+    Ok(Answer(Page { items, next_cursor: None }))
 }
 
 /// How many groups.

@@ -26,7 +26,7 @@ use self::{
     token::Tokens,
 };
 use crate::{
-    config::TokenConfig,
+    config::Config,
     ledger::TriageLedger,
     rule::Rules,
     triage::{Filter, FilterSpec},
@@ -36,8 +36,8 @@ use crate::{
 pub struct Serving {
     /// The sources, in the order of the configuration.
     pub ledgers: Vec<Arc<dyn TriageLedger>>,
-    /// Who may change something.
-    pub tokens: Vec<TokenConfig>,
+    /// The configuration: who may change something, and who is told.
+    pub config: Arc<Config>,
     /// The rules in force.
     pub rules: watch::Receiver<Arc<Rules>>,
     /// Who this replica is in a lease, the source's name apart.
@@ -49,6 +49,7 @@ pub struct Serving {
 /// The API of one process.
 pub(super) struct Api {
     ledgers: Vec<Arc<dyn TriageLedger>>,
+    config: Arc<Config>,
     tokens: Tokens,
     rules: watch::Receiver<Arc<Rules>>,
     holder: String,
@@ -64,7 +65,8 @@ pub(super) struct Api {
 /// The routes, for a port with these places for connections.
 pub(super) fn router(serving: Serving, connections: Arc<Semaphore>) -> Router {
     let api = Arc::new(Api {
-        tokens: Tokens::new(&serving.tokens),
+        tokens: Tokens::new(&serving.config.http.tokens),
+        config: serving.config,
         ledgers: serving.ledgers,
         rules: serving.rules,
         holder: serving.holder,

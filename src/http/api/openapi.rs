@@ -32,6 +32,7 @@ const BASE: &str = "/api/v1";
         (name = "dead letters", description = "One by one"),
         (name = "operations", description = "Many at a time: asked for here, worked off by the leader"),
         (name = "groups", description = "What died alike"),
+        (name = "hooks", description = "Who is told"),
         (name = "audit", description = "Who did what"),
         (name = "description", description = "This document"),
     )
@@ -53,6 +54,7 @@ fn described() -> (Router<Arc<Api>>, utoipa::openapi::OpenApi) {
         .routes(routes!(bulk::operations))
         .routes(routes!(bulk::operation))
         .routes(routes!(bulk::cancel))
+        .routes(routes!(look::hooks))
         .routes(routes!(look::groups))
         .routes(routes!(look::audit));
     OpenApiRouter::with_openapi(Description::openapi()).nest(BASE, routes).split_for_parts()

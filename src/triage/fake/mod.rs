@@ -83,6 +83,8 @@ pub(crate) struct Fake {
     pub(crate) waiting: Waiting,
     /// The audit log, newest first.
     pub(crate) log: Vec<AuditLine>,
+    /// The watch as it was saved last.
+    pub(crate) watch: BTreeMap<String, String>,
     /// Every operation fails with this.
     pub(crate) broken: Option<StoreError>,
     /// The state of the lanes by hook and lane.
@@ -114,6 +116,7 @@ impl Fake {
             flights: Vec::new(),
             waiting: Waiting::default(),
             log: Vec::new(),
+            watch: BTreeMap::new(),
             broken: None,
             lanes: Mutex::default(),
             outbox: Mutex::default(),

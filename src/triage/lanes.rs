@@ -2,8 +2,9 @@
 //! in a saved lane.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::exit::Failure;
+use super::{Error, Result};
 use crate::{
     delivery::{LaneState, Trouble},
     event::{Lane, rfc3339},
@@ -19,9 +20,9 @@ const COUNTED_AT_MOST: u64 = 2_000;
 const EDITS: u32 = 50;
 
 /// How a lane stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Standing {
+pub enum Standing {
     /// Nothing stands in the way.
     Delivering,
     /// The endpoint fails and is probed.
@@ -37,42 +38,45 @@ pub(super) enum Standing {
 }
 
 /// One lane of one hook in one source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct LanePicture {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LanePicture {
     /// `deaths` or `alerts`.
-    pub(super) lane: &'static str,
+    pub lane: &'static str,
     /// How it stands.
-    pub(super) state: Standing,
+    pub state: Standing,
     /// Since when the endpoint has been failing, or rejecting.
     #[serde(skip)]
-    pub(super) since: Option<Millis>,
+    pub since: Option<Millis>,
     /// The last request that was not taken.
-    pub(super) last_trouble: Option<TroubleShown>,
+    pub last_trouble: Option<TroubleShown>,
     /// When something was last delivered.
-    pub(super) delivered_at: Option<String>,
+    pub delivered_at: Option<String>,
     /// Everything up to here has been read from the outbox.
-    pub(super) position: Option<String>,
+    pub position: Option<String>,
     /// When the event there was written; none before the first.
-    pub(super) position_at: Option<String>,
+    pub position_at: Option<String>,
     /// The same for the text.
     #[serde(skip)]
-    pub(super) read_until: Option<Millis>,
+    pub read_until: Option<Millis>,
     /// Events not delivered or given up yet, whether read or not; what `sexton_hook_backlog` counts.
-    pub(super) backlog: u64,
+    pub backlog: u64,
     /// There are more than `backlog` says.
-    pub(super) backlog_is_more: bool,
+    pub backlog_is_more: bool,
     /// Those of them that are read, folded ones included.
-    pub(super) pending: u64,
+    pub pending: u64,
 }
 
 /// A request that was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct TroubleShown {
-    at: Option<String>,
-    pub(super) status: Option<u16>,
-    pub(super) error: String,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TroubleShown {
+    /// When.
+    pub at: Option<String>,
+    /// The status it was answered with; none without an answer.
+    pub status: Option<u16>,
+    /// What went wrong.
+    pub error: String,
     /// It is not tried again.
-    pub(super) rejected: bool,
+    pub rejected: bool,
 }
 
 impl TroubleShown {
@@ -96,12 +100,7 @@ fn reason(trouble: &Trouble) -> String {
 }
 
 /// Looks at one lane. `fingerprint` is the hook's, by which a switched-off one is known.
-pub(super) async fn picture(
-    ledger: &dyn Ledger,
-    hook: &str,
-    fingerprint: &str,
-    lane: Lane,
-) -> ledger::Result<LanePicture> {
+pub async fn picture(ledger: &dyn Ledger, hook: &str, fingerprint: &str, lane: Lane) -> ledger::Result<LanePicture> {
     let mut picture = LanePicture {
         lane: lane.as_str(),
         state: Standing::New,
@@ -139,7 +138,7 @@ pub(super) async fn picture(
 
 /// What has become of one event in one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub enum Fate {
     /// The receiver has it.
     Delivered,
     /// The receiver does not want it, for this reason.
@@ -160,7 +159,7 @@ pub(super) enum Fate {
 }
 
 /// What has become of the event at `id`.
-pub(super) async fn fate(
+pub async fn fate(
     ledger: &dyn Ledger,
     hook: &str,
     fingerprint: &str,
@@ -189,19 +188,14 @@ pub(super) async fn fate(
 }
 
 /// True if a 410 has switched this lane off.
-pub(super) async fn is_off(ledger: &dyn Ledger, hook: &str, fingerprint: &str, lane: Lane) -> ledger::Result<bool> {
+pub async fn is_off(ledger: &dyn Ledger, hook: &str, fingerprint: &str, lane: Lane) -> ledger::Result<bool> {
     let Some(saved) = ledger.load_lane(hook, lane).await? else { return Ok(false) };
     Ok(read(&saved)?.is_off(fingerprint))
 }
 
 /// Events between `to` and where the lane has read to, which a rewind to `to` has it read again; `None` where nothing
 /// was ever saved.
-pub(super) async fn events_since(
-    ledger: &dyn Ledger,
-    hook: &str,
-    lane: Lane,
-    to: OutboxId,
-) -> ledger::Result<Option<u64>> {
+pub async fn events_since(ledger: &dyn Ledger, hook: &str, lane: Lane, to: OutboxId) -> ledger::Result<Option<u64>> {
     let Some(saved) = ledger.load_lane(hook, lane).await? else { return Ok(None) };
     let cursor = read(&saved)?.cursor();
     if cursor <= to {
@@ -211,25 +205,19 @@ pub(super) async fn events_since(
 }
 
 /// Has the lane read everything after `to` again.
-pub(super) async fn rewind(ledger: &dyn Ledger, hook: &str, lane: Lane, to: OutboxId) -> Result<(), Failure> {
+pub async fn rewind(ledger: &dyn Ledger, hook: &str, lane: Lane, to: OutboxId) -> Result<()> {
     for _ in 0..EDITS {
-        let Some(saved) = ledger.load_lane(hook, lane).await.map_err(Failure::store(ledger.name()))? else {
-            return Ok(());
-        };
-        let mut state = read(&saved).map_err(Failure::store(ledger.name()))?;
+        let Some(saved) = ledger.load_lane(hook, lane).await.map_err(Error::of(ledger))? else { return Ok(()) };
+        let mut state = read(&saved).map_err(Error::of(ledger))?;
         state.rewind(to);
         match ledger.edit_lane(hook, lane, saved.revision, &state.to_json()).await {
             Ok(_) => return Ok(()),
             // The leader saved in between: its new state is rewound instead.
             Err(StoreError::Moved) => {}
-            Err(error) => return Err(Failure::store(ledger.name())(error)),
+            Err(error) => return Err(Error::of(ledger)(error)),
         }
     }
-    Err(Failure::Failed(format!(
-        "{}: the {} lane of {hook} was saved by others {EDITS} times in a row; try again",
-        ledger.name(),
-        lane.as_str()
-    )))
+    Err(Error::Contended(format!("{}: the {} lane of {hook}", ledger.name(), lane.as_str())))
 }
 
 fn read(saved: &SavedLane) -> ledger::Result<LaneState> {

@@ -1,0 +1,281 @@
+//! How alerts stand, as it is shown.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::gather::{Item as Found, Standing, State};
+use crate::{
+    alert::{Holds, Line},
+    cli::{
+        exit::Failure,
+        io::Io,
+        table::{Column, Rows},
+        text::{age, count, counted, cut_line, line, until},
+    },
+    event::{AlertGroup, rfc3339},
+};
+
+/// Quiet rows of one rule that the table shows: a rule may tell hundreds of things apart.
+const QUIET_ROWS: usize = 3;
+/// Groups of one incident that the text shows.
+const TOP: usize = 3;
+/// Characters of a group's sample.
+const LONGEST_SAMPLE: usize = 120;
+/// Characters of what an alert is about.
+const LONGEST_LABELS: usize = 80;
+/// Columns that stand beside a line.
+const BESIDE_LINE: u16 = 34;
+
+const COLUMNS: &[Column] = &[
+    Column::whole("STATE"),
+    Column::cut_to("ALERT", 12),
+    Column::whole("SEVERITY").gives_way(3),
+    Column::cut_to("ABOUT", 12).gives_way(1),
+    Column::whole("SINCE").gives_way(2),
+    Column::cut_to("HOW FAR", 24),
+];
+
+/// Shows one source to a person. `never` is what to say if nothing ever was there.
+pub(super) fn write(standing: &Standing<'_>, never: Option<&str>, io: &mut Io<'_>) -> Result<(), Failure> {
+    writeln!(io.out, "{}: {}", line(&standing.source), looked(standing))?;
+    if let Some(never) = never {
+        writeln!(io.err, "{}: {never}", line(&standing.source))?;
+    }
+    for (name, shown) in ["last hour", "24 hours"].into_iter().zip(&standing.lines) {
+        if let Some((lowest, highest)) = shown.range() {
+            let line = fitting(shown, io.screen.width);
+            writeln!(io.out, "  {name:<9}  {line}  {} to {}", count(lowest), count(highest))?;
+        }
+    }
+    if !standing.has_rules {
+        writeln!(io.out, "  no alert rules are given for it: `rules:` in the configuration names them, or --rules")?;
+    }
+    let (mut rows, mut left_out) = (Rows::new(COLUMNS, io.screen), BTreeMap::<&str, (usize, u64)>::new());
+    for item in &standing.items {
+        let (shown, more) = left_out.entry(&item.alert).or_default();
+        if item.state == State::Quiet && *shown >= QUIET_ROWS {
+            *more += 1;
+            continue;
+        }
+        *shown += usize::from(item.state == State::Quiet);
+        rows.push(io.out, row(standing, item))?;
+    }
+    if !standing.items.is_empty() {
+        writeln!(io.out)?;
+        rows.write(io.out)?;
+    }
+    for (alert, (_, more)) in left_out.into_iter().filter(|(_, (_, more))| *more > 0) {
+        writeln!(io.out, "and {} of {}, farther from firing", counted(more, "more", "more"), line(alert))?;
+    }
+    standing.items.iter().filter(|item| item.state == State::Firing).try_for_each(|item| tell(item, io))
+}
+
+/// How long the line is, and when somebody looked last.
+fn looked(standing: &Standing<'_>) -> String {
+    let leads = if standing.led { "a sidecar leads, its log says why" } else { "no sidecar leads" };
+    let (Some(level), Some(at)) = (standing.level, standing.sampled_at) else {
+        return format!("no sample has been taken yet ({leads})");
+    };
+    let (letters, ago) = (counted(level, "dead letter", "dead letters"), age(standing.now, at));
+    if standing.stale {
+        return format!("{letters} as of {ago} ago; nobody has looked since, and this is how it was then ({leads})");
+    }
+    format!("{letters}, sampled {ago} ago")
+}
+
+/// The line, in as many parts as there is room for.
+fn fitting(shown: &Line, width: Option<u16>) -> Line {
+    let room = width.map_or(usize::MAX, |width| usize::from(width.saturating_sub(BESIDE_LINE)).max(8));
+    let together = shown.levels.len().div_ceil(room).max(1);
+    let highest = |parts: &[Option<u64>]| parts.iter().copied().max().flatten();
+    Line { levels: shown.levels.chunks(together).map(highest).collect() }
+}
+
+fn row(standing: &Standing<'_>, item: &Found<'_>) -> Vec<String> {
+    let labels = item.labels.iter().filter(|(key, _)| *key != "source");
+    let labels: Vec<String> = labels.map(|(key, value)| format!("{key} {value}")).collect();
+    let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    vec![
+        item.state.as_str().to_owned(),
+        line(&item.alert).into_owned(),
+        item.severity.as_str().to_owned(),
+        or_none(cut_line(&labels.join(", "), LONGEST_LABELS).into_owned()),
+        item.since.map_or_else(|| "-".to_owned(), |since| age(standing.now, since)),
+        how_far(standing, item),
+    ]
+}
+
+/// How far it is from firing, or from its end.
+fn how_far(standing: &Standing<'_>, item: &Found<'_>) -> String {
+    let now = standing.now;
+    let mut parts = Vec::new();
+    match item.state {
+        State::Resolved => {
+            let lasted = item.fired_at.zip(item.resolved_at).map(|(from, to)| format!(", fired for {}", age(to, from)));
+            let ago = item.resolved_at.map(|at| age(now, at)).unwrap_or_default();
+            return format!("over {ago} ago{}", lasted.unwrap_or_default());
+        }
+        State::Firing => parts.extend(item.resolves_at.map(|at| format!("is over: resolved {}", until(now, at)))),
+        State::Pending => parts.extend(item.fires_at.map(|at| format!("fires {}", until(now, at)))),
+        State::Quiet => {}
+    }
+    let needs = item.needs.iter().map(|need| format!("{} of {} {}", need.have, need.need, need.what));
+    let needs: Vec<String> = needs.collect();
+    let is_new = item.holds() == Some(Holds::Yes);
+    match item.rule {
+        None => parts.push("its rule is not among those given".to_owned()),
+        Some(_) if !needs.is_empty() => parts.push(needs.join(", ")),
+        Some(_) => parts.push(if is_new { "a new group" } else { "no new group" }.to_owned()),
+    }
+    let told_by = item.reading.as_ref().and_then(|reading| reading.told_by.as_deref());
+    match (item.state, told_by, item.holds()) {
+        (State::Quiet, Some(by), _) => parts.push(format!("left to {by}")),
+        (_, _, Some(Holds::Unknown)) => parts.push("nobody looked for some of the time".to_owned()),
+        (State::Quiet, None, Some(Holds::Yes)) => parts.push("holds, not told yet".to_owned()),
+        _ => {}
+    }
+    parts.join("; ")
+}
+
+/// What a hook would be told of an incident.
+fn tell(item: &Found<'_>, io: &mut Io<'_>) -> Result<(), Failure> {
+    let Some(summary) = &item.summary else { return Ok(()) };
+    writeln!(io.out, "\n{} ({})\n  {}", line(&item.alert), item.incident.as_deref().unwrap_or("-"), line(summary))?;
+    for group in item.groups.iter().take(TOP) {
+        let sample = [group.task.clone().unwrap_or_default(), group.error.to_string()];
+        let sample: Vec<String> = sample.into_iter().filter(|text| !text.is_empty()).collect();
+        let (deaths, sample) = (count(group.deaths), sample.join(": "));
+        let shown = format!("  {deaths:>8}  group {}  {}", line(&group.group), cut_line(&sample, LONGEST_SAMPLE));
+        writeln!(io.out, "{}", shown.trim_end())?;
+    }
+    Ok(())
+}
+
+/// All of it for programs.
+#[derive(Serialize)]
+pub(super) struct Document<'s> {
+    items: Vec<Item<'s>>,
+    /// There is never more.
+    next_cursor: Option<String>,
+    sources: Vec<SourceShown<'s>>,
+}
+
+#[derive(Serialize)]
+struct SourceShown<'s> {
+    source: &'s str,
+    sampled_at: Option<String>,
+    stale: bool,
+    led: bool,
+    level: Option<u64>,
+    line: Lines,
+}
+
+#[derive(Serialize)]
+struct Lines {
+    hour: LineShown,
+    day: LineShown,
+}
+
+#[derive(Serialize)]
+struct LineShown {
+    sparkline: String,
+    lowest: Option<u64>,
+    highest: Option<u64>,
+}
+
+impl LineShown {
+    fn of(line: &Line) -> LineShown {
+        let (lowest, highest) = line.range().unzip();
+        LineShown { sparkline: line.to_string(), lowest, highest }
+    }
+}
+
+impl<'s> Document<'s> {
+    pub(super) fn of(all: &'s [Standing<'_>]) -> Document<'s> {
+        let source = |standing: &'s Standing<'_>| {
+            let [hour, day] = &standing.lines;
+            SourceShown {
+                source: &standing.source,
+                sampled_at: standing.sampled_at.and_then(rfc3339),
+                stale: standing.stale,
+                led: standing.led,
+                level: standing.level,
+                line: Lines { hour: LineShown::of(hour), day: LineShown::of(day) },
+            }
+        };
+        Document {
+            items: all.iter().flat_map(|standing| &standing.items).map(Item::of).collect(),
+            next_cursor: None,
+            sources: all.iter().map(source).collect(),
+        }
+    }
+}
+
+/// One item: the fields of the event by their names, and where it stands.
+#[derive(Serialize)]
+pub(super) struct Item<'s> {
+    source: &'s str,
+    incident: Option<&'s str>,
+    alert: &'s str,
+    severity: &'static str,
+    state: &'static str,
+    since: Option<String>,
+    fired_at: Option<String>,
+    fires_at: Option<String>,
+    resolves_at: Option<String>,
+    resolved_at: Option<String>,
+    labels: &'s BTreeMap<String, String>,
+    value: Option<i64>,
+    /// `yes`, `no`, or `unknown` where nobody looked when it mattered.
+    holds: Option<&'static str>,
+    needs: Vec<Need>,
+    /// From 0 to 1.
+    progress: Option<f64>,
+    /// The rule that has told of the same thing; this one waits for it.
+    told_by: Option<&'s str>,
+    known_rule: bool,
+    summary: Option<&'s str>,
+    groups: &'s [AlertGroup],
+    hooks: Option<&'s [String]>,
+}
+
+#[derive(Serialize)]
+struct Need {
+    what: &'static str,
+    have: i64,
+    need: i64,
+}
+
+impl<'s> Item<'s> {
+    pub(super) fn of(found: &'s Found<'_>) -> Item<'s> {
+        let holds = |holds| match holds {
+            Holds::Yes => "yes",
+            Holds::No => "no",
+            Holds::Unknown => "unknown",
+        };
+        let need = |need: &crate::alert::Need| Need { what: need.what, have: need.have, need: need.need };
+        Item {
+            source: &found.source,
+            incident: found.incident.as_deref(),
+            alert: &found.alert,
+            severity: found.severity.as_str(),
+            state: found.state.as_str(),
+            since: found.since.and_then(rfc3339),
+            fired_at: found.fired_at.and_then(rfc3339),
+            fires_at: found.fires_at.and_then(rfc3339),
+            resolves_at: found.resolves_at.and_then(rfc3339),
+            resolved_at: found.resolved_at.and_then(rfc3339),
+            labels: &found.labels,
+            value: found.reading.as_ref().map(|reading| reading.value),
+            holds: found.holds().map(holds),
+            needs: found.needs.iter().map(need).collect(),
+            progress: found.progress,
+            told_by: found.reading.as_ref().and_then(|reading| reading.told_by.as_deref()),
+            known_rule: found.rule.is_some(),
+            summary: found.summary.as_deref(),
+            groups: &found.groups,
+            hooks: found.hooks.as_deref(),
+        }
+    }
+}
