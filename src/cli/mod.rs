@@ -44,6 +44,7 @@ use self::{
 use crate::{
     config::{Env, ForRules, ProcessEnv},
     demo,
+    triage::Measure,
 };
 
 /// Work that was left behind when a command ended gets this long.
@@ -231,7 +232,7 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         Command::Alerts(args) => {
             let ForRules { sources, rules, sample_every } = args.ruled.sources_and_rules(env)?;
             let book = rules.read(&rules.look(), env)?;
-            let measure = alerts::Measure { rules: &book.alerts, sample_every };
+            let measure = Measure { rules: &book.alerts, sample_every };
             wait_for(Threads::One, async {
                 alerts::alerts(&sources, &source_ledgers(&sources)?, measure, args, io).await
             })

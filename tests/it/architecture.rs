@@ -78,7 +78,7 @@ fn dependencies_point_one_way() {
         ("ledger", &["alert", "clock", "event", "letter", "rule"]),
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
-        ("triage", &["clock", "config", "delivery", "event", "ledger", "letter", "retry", "rule"]),
+        ("triage", &["alert", "clock", "config", "delivery", "event", "ledger", "letter", "retry", "rule"]),
         ("metrics", &["ledger", "letter"]),
         ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule"]),
         ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),

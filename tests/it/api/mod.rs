@@ -196,10 +196,29 @@ async fn it_answers_what_the_commands_print() {
         ("/groups?queue=default", &["groups", "--queue", "default", "-o", "json"]),
         ("/audit?limit=10", &["audit", "--limit", "10", "-o", "json"]),
         ("/hooks", &["hooks", "ls", "-o", "json"]),
+        ("/alerts", &["alerts", "-o", "json"]),
     ] {
         let answer = http.ask(Ask::get(path).bearer(TOKEN)).await.with(200);
         assert_eq!(answer, cli(words), "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_line_is_shown_with_its_gaps() {
+    let stage = Stage::with(40).await;
+    let line = eventually("a sample is taken", SOON, || async {
+        let line = stage.http.ask(Ask::get("/samples?source=orders&over=1h&points=60")).await.with(200);
+        (!line["items"][0]["level"].is_null()).then_some(line)
+    })
+    .await;
+    let (item, points) = (&line["items"][0], line["items"][0]["points"].as_array().unwrap());
+    assert_eq!(
+        (item["source"].as_str(), item["level"].as_u64(), item["over"].as_str()),
+        (Some("orders"), Some(40), Some("1h"))
+    );
+    assert_eq!((points.len(), &points[59]["level"], &points[0]["level"]), (60, &json!(40), &Value::Null), "{line}");
+    let at = |n: usize| points[n]["at"].as_str().unwrap();
+    assert!(at(0) < at(1) && at(58) < at(59), "{line}");
 }
 
 #[tokio::test]
