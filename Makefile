@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc need-redis need-faketime need-alertmanager need-promtool
+.PHONY: help demo test bench lint doc need-redis need-faketime need-alertmanager need-promtool need-schemathesis
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,7 +11,7 @@ help: ## list these targets
 demo: need-redis ## see it all on a private Redis, in less than a minute
 	$(CARGO) run --locked -- demo
 
-test: need-promtool ## run every test; needs no network once dependencies are fetched
+test: need-schemathesis ## run every test; needs no network once dependencies are fetched
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests
 
@@ -37,3 +37,6 @@ need-alertmanager: need-faketime
 
 need-promtool: need-alertmanager
 	@sh .ci/need promtool
+
+need-schemathesis: need-promtool
+	@sh .ci/need schemathesis

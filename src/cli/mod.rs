@@ -44,6 +44,7 @@ use self::{
 use crate::{
     config::{Env, ForRules, ProcessEnv},
     demo,
+    triage::Measure,
 };
 
 /// Work that was left behind when a command ended gets this long.
@@ -101,7 +102,7 @@ enum Command {
     /// Tell why an entry was or was not retried, and when it will be
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::ExplainArgs),
-    /// Count the dead letters by group: since when, what they look like, what the retry loop does
+    /// Count dead letters by what they have in common
     #[command(after_help = groups::EXAMPLES)]
     Groups(groups::GroupsArgs),
     /// Put dead letters back on their queues, by name or filter
@@ -231,7 +232,7 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         Command::Alerts(args) => {
             let ForRules { sources, rules, sample_every } = args.ruled.sources_and_rules(env)?;
             let book = rules.read(&rules.look(), env)?;
-            let measure = alerts::Measure { rules: &book.alerts, sample_every };
+            let measure = Measure { rules: &book.alerts, sample_every };
             wait_for(Threads::One, async {
                 alerts::alerts(&sources, &source_ledgers(&sources)?, measure, args, io).await
             })

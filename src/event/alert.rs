@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::ErrorText;
 
@@ -44,7 +45,7 @@ pub struct Alert {
 }
 
 /// A group's share in an alert.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertGroup {
     /// The fingerprint.
     pub group: String,

@@ -17,7 +17,6 @@ use self::rules::RulesWatch;
 use crate::{
     config::{Config, SourceConfig},
     http::{self, Serving},
-    ledger::TriageLedger,
     metrics::Metrics,
     smallage,
 };
@@ -68,9 +67,10 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let rules = RulesWatch::new(&config, Arc::clone(&metrics));
     let asked = watch::Sender::new(());
     let serving = Serving {
-        ledgers: ledgers.iter().map(|ledger| -> Arc<dyn TriageLedger> { ledger.clone() }).collect(),
+        ledgers: ledgers.clone(),
         config: Arc::clone(&config),
         rules: rules.subscribe(),
+        alerts: rules.subscribe_to_alerts(),
         holder: holder.clone(),
         asked: asked.clone(),
     };

@@ -61,6 +61,7 @@ pub async fn hooks(configured: &[HookConfig], sources: &[&dyn TriageLedger]) -> 
     Ok(items)
 }
 
+/// How a hook stands in a source: both lanes of it.
 pub async fn lanes_of(ledger: &dyn TriageLedger, hook: &HookConfig) -> Result<LanesShown> {
     let mut lanes = Vec::new();
     for lane in Lane::ALL {

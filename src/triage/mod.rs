@@ -4,6 +4,7 @@
 //! it returns is what `-o json` prints.
 
 mod act;
+mod alerts;
 mod attempts;
 mod audit;
 mod bulk;
@@ -27,6 +28,9 @@ mod tests;
 mod walk;
 
 pub use act::{Doing, End, Outcome, TOGETHER};
+pub use alerts::{
+    AlertFound, AlertItem, AlertsShown, LineItem, LinePoint, Measure, Standing, State as AlertState, line_of,
+};
 pub use attempts::{Detail, FailedAttempt, lives_of};
 pub use audit::{AuditAsk, AuditItem, audit};
 pub use bulk::{Bulk, Died, Pace, count};

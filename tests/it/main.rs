@@ -4,6 +4,7 @@
 mod alertmanager;
 mod alerts;
 mod alerts_command;
+mod api;
 mod architecture;
 mod cli;
 mod closed_loop;
@@ -25,6 +26,7 @@ mod port;
 mod prometheus;
 mod readme;
 mod replicas;
+mod retention;
 mod retry_crashes;
 mod retry_ledger;
 mod retry_loop;

@@ -1,21 +1,23 @@
 //! `sexton alerts`: what fires, what is pending, and how far every rule is from firing.
 
-mod gather;
 mod shown;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use globset::Glob;
 
-use self::{gather::Standing, shown::Document};
 use super::{
     exit::Failure,
     io::Io,
     source::{RuledArgs, chosen, never},
     text::line,
 };
-use crate::{alert::AlertRule, config::SourceConfig, ledger::SourceLedger};
+use crate::{
+    config::SourceConfig,
+    ledger::SourceLedger,
+    triage::{AlertItem, AlertsShown, Measure, Standing},
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -63,15 +65,6 @@ enum Form {
     Jsonl,
 }
 
-/// What alerts are judged by.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Measure<'r> {
-    /// The alert rules.
-    pub(super) rules: &'r [AlertRule],
-    /// How often a sample is to be taken.
-    pub(super) sample_every: Duration,
-}
-
 /// Shows them. A source that cannot be reached does not hide the others.
 pub(super) async fn alerts(
     configured: &[SourceConfig],
@@ -102,13 +95,13 @@ pub(super) async fn alerts(
                 }
                 shown::write(&standing, never.as_deref(), io)?;
             }
-            Form::Jsonl => standing.items.iter().try_for_each(|item| io.json(&shown::Item::of(item)))?,
+            Form::Jsonl => standing.items.iter().try_for_each(|item| io.json(&AlertItem::of(item)))?,
             Form::Json => {}
         }
         all.push(standing);
     }
     if args.output == Form::Json {
-        io.json(&Document::of(&all))?;
+        io.json(&AlertsShown::of(&all))?;
     }
     failure.map_or(Ok(()), Err)
 }

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::gather::{Item as Found, Standing, State};
 use crate::{
     alert::{Holds, Line},
     cli::{
@@ -13,7 +10,7 @@ use crate::{
         table::{Column, Rows},
         text::{age, count, counted, cut_line, line, until},
     },
-    event::{AlertGroup, rfc3339},
+    triage::{AlertFound as Found, AlertState as State, Standing},
 };
 
 /// Quiet rows of one rule that the table shows: a rule may tell hundreds of things apart.
@@ -150,132 +147,4 @@ fn tell(item: &Found<'_>, io: &mut Io<'_>) -> Result<(), Failure> {
         writeln!(io.out, "{}", shown.trim_end())?;
     }
     Ok(())
-}
-
-/// All of it for programs.
-#[derive(Serialize)]
-pub(super) struct Document<'s> {
-    items: Vec<Item<'s>>,
-    /// There is never more.
-    next_cursor: Option<String>,
-    sources: Vec<SourceShown<'s>>,
-}
-
-#[derive(Serialize)]
-struct SourceShown<'s> {
-    source: &'s str,
-    sampled_at: Option<String>,
-    stale: bool,
-    led: bool,
-    level: Option<u64>,
-    line: Lines,
-}
-
-#[derive(Serialize)]
-struct Lines {
-    hour: LineShown,
-    day: LineShown,
-}
-
-#[derive(Serialize)]
-struct LineShown {
-    sparkline: String,
-    lowest: Option<u64>,
-    highest: Option<u64>,
-}
-
-impl LineShown {
-    fn of(line: &Line) -> LineShown {
-        let (lowest, highest) = line.range().unzip();
-        LineShown { sparkline: line.to_string(), lowest, highest }
-    }
-}
-
-impl<'s> Document<'s> {
-    pub(super) fn of(all: &'s [Standing<'_>]) -> Document<'s> {
-        let source = |standing: &'s Standing<'_>| {
-            let [hour, day] = &standing.lines;
-            SourceShown {
-                source: &standing.source,
-                sampled_at: standing.sampled_at.and_then(rfc3339),
-                stale: standing.stale,
-                led: standing.led,
-                level: standing.level,
-                line: Lines { hour: LineShown::of(hour), day: LineShown::of(day) },
-            }
-        };
-        Document {
-            items: all.iter().flat_map(|standing| &standing.items).map(Item::of).collect(),
-            next_cursor: None,
-            sources: all.iter().map(source).collect(),
-        }
-    }
-}
-
-/// One item: the fields of the event by their names, and where it stands.
-#[derive(Serialize)]
-pub(super) struct Item<'s> {
-    source: &'s str,
-    incident: Option<&'s str>,
-    alert: &'s str,
-    severity: &'static str,
-    state: &'static str,
-    since: Option<String>,
-    fired_at: Option<String>,
-    fires_at: Option<String>,
-    resolves_at: Option<String>,
-    resolved_at: Option<String>,
-    labels: &'s BTreeMap<String, String>,
-    value: Option<i64>,
-    /// `yes`, `no`, or `unknown` where nobody looked when it mattered.
-    holds: Option<&'static str>,
-    needs: Vec<Need>,
-    /// From 0 to 1.
-    progress: Option<f64>,
-    /// The rule that has told of the same thing; this one waits for it.
-    told_by: Option<&'s str>,
-    known_rule: bool,
-    summary: Option<&'s str>,
-    groups: &'s [AlertGroup],
-    hooks: Option<&'s [String]>,
-}
-
-#[derive(Serialize)]
-struct Need {
-    what: &'static str,
-    have: i64,
-    need: i64,
-}
-
-impl<'s> Item<'s> {
-    pub(super) fn of(found: &'s Found<'_>) -> Item<'s> {
-        let holds = |holds| match holds {
-            Holds::Yes => "yes",
-            Holds::No => "no",
-            Holds::Unknown => "unknown",
-        };
-        let need = |need: &crate::alert::Need| Need { what: need.what, have: need.have, need: need.need };
-        Item {
-            source: &found.source,
-            incident: found.incident.as_deref(),
-            alert: &found.alert,
-            severity: found.severity.as_str(),
-            state: found.state.as_str(),
-            since: found.since.and_then(rfc3339),
-            fired_at: found.fired_at.and_then(rfc3339),
-            fires_at: found.fires_at.and_then(rfc3339),
-            resolves_at: found.resolves_at.and_then(rfc3339),
-            resolved_at: found.resolved_at.and_then(rfc3339),
-            labels: &found.labels,
-            value: found.reading.as_ref().map(|reading| reading.value),
-            holds: found.holds().map(holds),
-            needs: found.needs.iter().map(need).collect(),
-            progress: found.progress,
-            told_by: found.reading.as_ref().and_then(|reading| reading.told_by.as_deref()),
-            known_rule: found.rule.is_some(),
-            summary: found.summary.as_deref(),
-            groups: &found.groups,
-            hooks: found.hooks.as_deref(),
-        }
-    }
 }

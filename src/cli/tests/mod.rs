@@ -16,7 +16,6 @@ use clap::{CommandFactory as _, Parser as _};
 
 use super::{
     Cli, Command,
-    alerts::Measure,
     exit::Failure,
     io::{Io, Screen},
 };
@@ -29,7 +28,10 @@ use crate::{
     ledger::{JobCounts, Lease, OutboxId, SourceLedger, StoreError, TriageLedger},
     letter::{Attempt, DeadLetter, ErrorInfo, Reason, Verdict},
     rule::{Action, Globs, Matcher, RetryRule, Rules},
-    triage::fake::{Fake, letter},
+    triage::{
+        Measure,
+        fake::{Fake, letter},
+    },
 };
 
 fn config() -> Config {

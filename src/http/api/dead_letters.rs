@@ -22,7 +22,7 @@ use super::{
 use crate::{
     clock::monotonic,
     event::JobDead,
-    ledger::{Act, By, TriageLedger},
+    ledger::{Act, By, SourceLedger},
     triage::{self, Account, Ask, Cursor, Deaths, Doing, Exact, Listing, Looked, Outcome, Page},
 };
 
@@ -33,7 +33,7 @@ const HEAVIEST_PAGE: usize = 4 << 20;
 
 /// The entry that a path names.
 pub(super) struct Entry {
-    ledger: Arc<dyn TriageLedger>,
+    ledger: Arc<dyn SourceLedger>,
     id: String,
 }
 

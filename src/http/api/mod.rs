@@ -7,6 +7,7 @@ mod body;
 mod bulk;
 mod dead_letters;
 mod guard;
+mod line;
 mod look;
 mod openapi;
 mod problem;
@@ -26,8 +27,9 @@ use self::{
     token::Tokens,
 };
 use crate::{
+    alert::AlertRule,
     config::Config,
-    ledger::TriageLedger,
+    ledger::{SourceLedger, TriageLedger},
     rule::Rules,
     triage::{Filter, FilterSpec},
 };
@@ -35,11 +37,13 @@ use crate::{
 /// What the API works on.
 pub struct Serving {
     /// The sources, in the order of the configuration.
-    pub ledgers: Vec<Arc<dyn TriageLedger>>,
+    pub ledgers: Vec<Arc<dyn SourceLedger>>,
     /// The configuration: who may change something, and who is told.
     pub config: Arc<Config>,
     /// The rules in force.
     pub rules: watch::Receiver<Arc<Rules>>,
+    /// The alert rules in force.
+    pub alerts: watch::Receiver<Arc<[AlertRule]>>,
     /// Who this replica is in a lease, the source's name apart.
     pub holder: String,
     /// Ticks when an operation was asked for, so that a leader in this process begins at once.
@@ -48,10 +52,11 @@ pub struct Serving {
 
 /// The API of one process.
 pub(super) struct Api {
-    ledgers: Vec<Arc<dyn TriageLedger>>,
+    ledgers: Vec<Arc<dyn SourceLedger>>,
     config: Arc<Config>,
     tokens: Tokens,
     rules: watch::Receiver<Arc<Rules>>,
+    alerts: watch::Receiver<Arc<[AlertRule]>>,
     holder: String,
     asked: watch::Sender<()>,
     /// For requests at the same time.
@@ -69,6 +74,7 @@ pub(super) fn router(serving: Serving, connections: Arc<Semaphore>) -> Router {
         config: serving.config,
         ledgers: serving.ledgers,
         rules: serving.rules,
+        alerts: serving.alerts,
         holder: serving.holder,
         asked: serving.asked,
         places: Semaphore::new(TOGETHER),
@@ -81,20 +87,26 @@ pub(super) fn router(serving: Serving, connections: Arc<Semaphore>) -> Router {
 
 impl Api {
     fn sources(&self) -> Vec<&dyn TriageLedger> {
-        self.ledgers.iter().map(AsRef::as_ref).collect()
+        self.ledgers.iter().map(|ledger| -> &dyn TriageLedger { ledger.as_ref() }).collect()
     }
 
     /// The source with this name.
-    fn source(&self, name: &str) -> Result<&Arc<dyn TriageLedger>, Problem> {
+    fn source(&self, name: &str) -> Result<&Arc<dyn SourceLedger>, Problem> {
         let found = self.ledgers.iter().find(|ledger| ledger.name() == name);
         found.ok_or_else(|| Problem::not_found(format!("there is no source {name:?}; {}", self.known())))
     }
 
     /// The sources that a filter is about; at least one.
     fn sources_of(&self, spec: &FilterSpec) -> Result<Vec<&dyn TriageLedger>, Problem> {
+        let whole = self.whole_sources_of(spec)?;
+        Ok(whole.into_iter().map(|ledger| -> &dyn TriageLedger { ledger }).collect())
+    }
+
+    /// The same, with what their leaders know.
+    fn whole_sources_of(&self, spec: &FilterSpec) -> Result<Vec<&dyn SourceLedger>, Problem> {
         let filter = compiled(spec)?;
-        let mut sources = self.sources();
-        sources.retain(|ledger| filter.concerns(ledger.name()));
+        let concerned = self.ledgers.iter().filter(|ledger| filter.concerns(ledger.name()));
+        let sources: Vec<&dyn SourceLedger> = concerned.map(AsRef::as_ref).collect();
         match sources.is_empty() {
             true => Err(Problem::not_found(format!("no source is called that; {}", self.known()))),
             false => Ok(sources),
@@ -109,6 +121,11 @@ impl Api {
     /// The rules as they are now.
     fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.borrow())
+    }
+
+    /// The alert rules as they are now.
+    fn alert_rules(&self) -> Arc<[AlertRule]> {
+        Arc::clone(&self.alerts.borrow())
     }
 
     /// A place for looking through a whole DLQ.

@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    Api, bulk, dead_letters, look,
+    Api, bulk, dead_letters, line, look,
     problem::{MEDIA_TYPE, Problem, Wrong},
     query::{Nothing, Query},
 };
@@ -32,6 +32,7 @@ const BASE: &str = "/api/v1";
         (name = "dead letters", description = "One by one"),
         (name = "operations", description = "Many at a time: asked for here, worked off by the leader"),
         (name = "groups", description = "What died alike"),
+        (name = "alerts", description = "The line, and what is said of it"),
         (name = "hooks", description = "Who is told"),
         (name = "audit", description = "Who did what"),
         (name = "description", description = "This document"),
@@ -55,6 +56,8 @@ fn described() -> (Router<Arc<Api>>, utoipa::openapi::OpenApi) {
         .routes(routes!(bulk::operation))
         .routes(routes!(bulk::cancel))
         .routes(routes!(look::hooks))
+        .routes(routes!(line::alerts))
+        .routes(routes!(line::samples))
         .routes(routes!(look::groups))
         .routes(routes!(look::audit));
     OpenApiRouter::with_openapi(Description::openapi()).nest(BASE, routes).split_for_parts()

@@ -19,8 +19,17 @@ pub(crate) async fn announced(con: &mut MultiplexedConnection, namespace: &str) 
 
 /// The events about jobs that stand on the outbox, in order: kind and data.
 pub(crate) async fn outbox(con: &mut MultiplexedConnection, namespace: &str) -> Vec<(String, serde_json::Value)> {
+    outbox_of(con, namespace, "deaths").await
+}
+
+/// The events of a lane, in order: kind and data.
+pub(crate) async fn outbox_of(
+    con: &mut MultiplexedConnection,
+    namespace: &str,
+    lane: &str,
+) -> Vec<(String, serde_json::Value)> {
     let outbox: redis::streams::StreamRangeReply = redis::cmd("XRANGE")
-        .arg(format!("{{{namespace}}}:sexton:outbox:deaths"))
+        .arg(format!("{{{namespace}}}:sexton:outbox:{lane}"))
         .arg("-")
         .arg("+")
         .query_async(con)

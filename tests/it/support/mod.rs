@@ -1,6 +1,7 @@
 //! What the tests stand on.
 #![allow(dead_code, clippy::unwrap_used, reason = "not every binary uses every part; a test that cannot go on panics")]
 
+pub(crate) mod api;
 pub(crate) mod audit;
 pub(crate) mod faketime;
 pub(crate) mod graveyard;

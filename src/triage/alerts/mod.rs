@@ -1,8 +1,13 @@
 //! How alerts stand: the watch as the ledger has it, and what the rules say of it.
 
+mod line;
+mod shown;
+
+pub use line::{LineItem, LinePoint, line_of};
+pub use shown::{AlertItem, AlertsShown};
+
 use std::{cmp::Ordering, time::Duration};
 
-use super::Measure;
 use crate::{
     alert::{
         Aged, AlertRule, Holds, Incident, Judgement, Labels, Line, Need, Past, Reading, Severity, State as Lives, Watch,
@@ -23,32 +28,42 @@ const PAGE: usize = 250;
 /// record tells another time.
 const YOUNG: u64 = 100;
 
+/// What alerts are judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure<'r> {
+    /// The alert rules.
+    pub rules: &'r [AlertRule],
+    /// How often a sample is to be taken.
+    pub sample_every: Duration,
+}
+
 /// How alerts stand in one source.
-pub(super) struct Standing<'r> {
-    pub(super) source: String,
+pub struct Standing<'r> {
+    /// The source's name.
+    pub source: String,
     /// The store's time.
-    pub(super) now: Millis,
+    pub now: Millis,
     /// When the last sample was taken; everything is as it was then.
-    pub(super) sampled_at: Option<Millis>,
+    pub sampled_at: Option<Millis>,
     /// A sample ought to have been taken since.
-    pub(super) stale: bool,
+    pub stale: bool,
     /// Somebody leads.
-    pub(super) led: bool,
+    pub led: bool,
     /// Dead letters, and retries in flight, at the last sample.
-    pub(super) level: Option<u64>,
+    pub level: Option<u64>,
     /// The line of the last hour and of the last day.
-    pub(super) lines: [Line; 2],
+    pub lines: [Line; 2],
     /// What is there, in the order in which it is to be shown.
-    pub(super) items: Vec<Item<'r>>,
+    pub items: Vec<AlertFound<'r>>,
     /// Fields that this build cannot read.
-    pub(super) unreadable: Vec<String>,
+    pub unreadable: Vec<String>,
     /// There are alert rules that concern it.
-    pub(super) has_rules: bool,
+    pub has_rules: bool,
 }
 
 /// Where an alert stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum State {
+pub enum State {
     /// It has been told, and is not over.
     Firing,
     /// Its condition holds, but not yet for as long as its rule asks.
@@ -60,7 +75,8 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) fn as_str(self) -> &'static str {
+    /// Its name, as in JSON.
+    pub fn as_str(self) -> &'static str {
         match self {
             State::Firing => "firing",
             State::Pending => "pending",
@@ -72,36 +88,48 @@ impl State {
 
 /// An incident, or what a rule says of something that is none.
 #[derive(Clone, Debug)]
-pub(super) struct Item<'r> {
-    pub(super) state: State,
-    pub(super) source: String,
-    pub(super) alert: String,
-    pub(super) severity: Severity,
-    pub(super) labels: Labels,
-    pub(super) incident: Option<String>,
-    pub(super) since: Option<Millis>,
-    pub(super) fired_at: Option<Millis>,
+pub struct AlertFound<'r> {
+    /// Where it stands.
+    pub state: State,
+    /// The source's name.
+    pub source: String,
+    /// The alert rule's name.
+    pub alert: String,
+    /// How grave it is.
+    pub severity: Severity,
+    /// What it is about.
+    pub labels: Labels,
+    /// The incident, if it is one.
+    pub incident: Option<String>,
+    /// Since when there is something to see.
+    pub since: Option<Millis>,
+    /// When it fired.
+    pub fired_at: Option<Millis>,
     /// When it fires if its condition goes on to hold.
-    pub(super) fires_at: Option<Millis>,
+    pub fires_at: Option<Millis>,
     /// When it is resolved if its condition goes on not to hold.
-    pub(super) resolves_at: Option<Millis>,
-    pub(super) resolved_at: Option<Millis>,
-    pub(super) hooks: Option<Vec<String>>,
+    pub resolves_at: Option<Millis>,
+    /// When it was resolved.
+    pub resolved_at: Option<Millis>,
+    /// The hooks that are told; none for every hook that takes alerts.
+    pub hooks: Option<Vec<String>>,
     /// Its rule, if it is among those that were given.
-    pub(super) rule: Option<&'r AlertRule>,
+    pub rule: Option<&'r AlertRule>,
     /// What that says; none where it says nothing of these labels.
-    pub(super) reading: Option<Reading>,
+    pub reading: Option<Reading>,
     /// What must be met for it to hold, and how far it is, from 0 to 1; none if its rule is not known, or it is over.
-    pub(super) needs: Vec<Need>,
-    pub(super) progress: Option<f64>,
+    pub needs: Vec<Need>,
+    /// How far it is from firing.
+    pub progress: Option<f64>,
     /// What a hook would be told of an incident, if its rule says anything of it.
-    pub(super) summary: Option<String>,
-    pub(super) groups: Vec<AlertGroup>,
+    pub summary: Option<String>,
+    /// The groups that most of it is of.
+    pub groups: Vec<AlertGroup>,
 }
 
 impl<'r> Standing<'r> {
     /// Looks at a source. Reads, and nothing else.
-    pub(super) async fn look(
+    pub async fn look(
         ledger: &dyn AlertLedger,
         overview: &Overview,
         measure: Measure<'r>,
@@ -162,11 +190,11 @@ async fn look_at_the_oldest(ledger: &dyn AlertLedger, rule: &AlertRule, now: Mil
     }
 }
 
-fn items<'r>(watch: &Watch, source: &str, at: Millis, rules: &'r [AlertRule], aged: &[Aged]) -> Vec<Item<'r>> {
+fn items<'r>(watch: &Watch, source: &str, at: Millis, rules: &'r [AlertRule], aged: &[Aged]) -> Vec<AlertFound<'r>> {
     let judgements = watch.judgements(at, rules, aged);
     let mut items = Vec::new();
     for incident in watch.incidents().live() {
-        let mut item = Item::of(incident, &judgements, source);
+        let mut item = AlertFound::of(incident, &judgements, source);
         if let Some(reading) = &item.reading
             && let EventData::AlertFiring(told) = watch.told(at, incident, reading, rules, aged).event(|_| None)
         {
@@ -179,20 +207,20 @@ fn items<'r>(watch: &Watch, source: &str, at: Millis, rules: &'r [AlertRule], ag
         let is_live = |labels: &Labels| watch.incidents().of(&judgement.rule.name, labels).is_some();
         let has_incident = watch.incidents().live().iter().any(|incident| incident.rule == judgement.rule.name);
         if readings.is_empty() && !has_incident {
-            items.push(Item::unseen(judgement.rule, source));
+            items.push(AlertFound::unseen(judgement.rule, source));
         }
         let quiet = readings.into_iter().filter(|reading| !is_live(&reading.labels));
-        items.extend(quiet.map(|reading| Item::quiet(judgement.rule, reading, source)));
+        items.extend(quiet.map(|reading| AlertFound::quiet(judgement.rule, reading, source)));
     }
     let past = watch.incidents().past().iter();
-    items.extend(past.map(|past| Item::past(past, rules.iter().find(|rule| rule.name == past.rule), source)));
-    items.sort_by(Item::in_order);
+    items.extend(past.map(|past| AlertFound::past(past, rules.iter().find(|rule| rule.name == past.rule), source)));
+    items.sort_by(AlertFound::in_order);
     items
 }
 
-impl<'r> Item<'r> {
+impl<'r> AlertFound<'r> {
     /// What fires or is pending.
-    fn of(incident: &Incident, judgements: &[Judgement<'r>], source: &str) -> Item<'r> {
+    fn of(incident: &Incident, judgements: &[Judgement<'r>], source: &str) -> AlertFound<'r> {
         let judgement = judgements.iter().find(|judgement| judgement.rule.name == incident.rule);
         let rule = judgement.map(|judgement| judgement.rule);
         let readings = judgement.and_then(|judgement| judgement.readings.as_deref()).unwrap_or_default();
@@ -202,7 +230,7 @@ impl<'r> Item<'r> {
             Lives::Firing => State::Firing,
             Lives::Pending => State::Pending,
         };
-        Item {
+        AlertFound {
             state,
             source: source.to_owned(),
             alert: incident.rule.clone(),
@@ -228,19 +256,19 @@ impl<'r> Item<'r> {
     }
 
     /// What is none, or not yet.
-    fn quiet(rule: &'r AlertRule, reading: Reading, source: &str) -> Item<'r> {
-        Item {
+    fn quiet(rule: &'r AlertRule, reading: Reading, source: &str) -> AlertFound<'r> {
+        AlertFound {
             labels: reading.labels.clone(),
             needs: reading.needs.clone(),
             progress: Some(reading.progress()),
             reading: Some(reading),
-            ..Item::unseen(rule, source)
+            ..AlertFound::unseen(rule, source)
         }
     }
 
     /// A rule that saw nothing at all.
-    fn unseen(rule: &'r AlertRule, source: &str) -> Item<'r> {
-        Item {
+    fn unseen(rule: &'r AlertRule, source: &str) -> AlertFound<'r> {
+        AlertFound {
             state: State::Quiet,
             source: source.to_owned(),
             alert: rule.name.clone(),
@@ -263,8 +291,8 @@ impl<'r> Item<'r> {
     }
 
     /// What is over.
-    fn past(past: &Past, rule: Option<&'r AlertRule>, source: &str) -> Item<'r> {
-        Item {
+    fn past(past: &Past, rule: Option<&'r AlertRule>, source: &str) -> AlertFound<'r> {
+        AlertFound {
             state: State::Resolved,
             source: source.to_owned(),
             alert: past.rule.clone(),
@@ -287,7 +315,7 @@ impl<'r> Item<'r> {
     }
 
     /// Whether its condition holds; none where its rule says nothing.
-    pub(super) fn holds(&self) -> Option<Holds> {
+    pub fn holds(&self) -> Option<Holds> {
         match (&self.reading, self.progress) {
             (Some(reading), _) => Some(reading.holds),
             (None, Some(_)) => Some(Holds::No),
@@ -296,7 +324,7 @@ impl<'r> Item<'r> {
     }
 
     /// What fires, what is pending, what is nearest to firing, and what was over last.
-    fn in_order(&self, other: &Item<'_>) -> Ordering {
+    fn in_order(&self, other: &AlertFound<'_>) -> Ordering {
         let of_state = match self.state {
             State::Firing => self.severity.cmp(&other.severity).reverse().then(self.fired_at.cmp(&other.fired_at)),
             State::Pending => self.fires_at.cmp(&other.fires_at),
