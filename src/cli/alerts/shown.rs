@@ -15,6 +15,8 @@ use crate::{
 
 /// Quiet rows of one rule that the table shows: a rule may tell hundreds of things apart.
 const QUIET_ROWS: usize = 3;
+/// Incidents that fire of which the text tells more, the gravest first.
+const TOLD: usize = 3;
 /// Groups of one incident that the text shows.
 const TOP: usize = 3;
 /// Characters of a group's sample.
@@ -65,7 +67,13 @@ pub(super) fn write(standing: &Standing<'_>, never: Option<&str>, io: &mut Io<'_
     for (alert, (_, more)) in left_out.into_iter().filter(|(_, (_, more))| *more > 0) {
         writeln!(io.out, "and {} of {}, farther from firing", counted(more, "more", "more"), line(alert))?;
     }
-    standing.items.iter().filter(|item| item.state == State::Firing).try_for_each(|item| tell(item, io))
+    let told = || standing.items.iter().filter(|item| item.state == State::Firing && item.summary.is_some());
+    told().take(TOLD).try_for_each(|item| tell(item, io))?;
+    let more = told().count().saturating_sub(TOLD) as u64;
+    if more > 0 {
+        writeln!(io.out, "\nand {} that fire: -o json tells of all", counted(more, "more", "more"))?;
+    }
+    Ok(())
 }
 
 /// How long the line is, and when somebody looked last.

@@ -292,6 +292,18 @@ async fn every_source_is_shown_by_itself_and_what_cannot_be_read_is_named() {
 }
 
 #[tokio::test]
+async fn of_very_many_that_fire_the_gravest_are_told_in_full() {
+    let tasks: Vec<String> = (0..12).map(|n| format!("{:0>1$}", "task", n + 4)).collect();
+    let deaths: Vec<(&str, u32)> = tasks.iter().map(|task| (task.as_str(), 3)).collect();
+    let storm = Leader::new().watch(20..90, &[]).watch(0..20, &deaths).leaves(led());
+    let ran = run(&[storm], "sexton alerts").await;
+    assert_eq!(ran.out.matches("\nfiring").count(), 13, "{}", ran.out);
+    let told: Vec<&str> = ran.out.split("\n\n").skip(2).collect();
+    assert!(told[0].starts_with("rising-fast (") && told[1].starts_with("busy ("), "{}", ran.out);
+    assert_eq!((told.len(), told[3]), (4, "and 10 more that fire: -o json tells of all\n"));
+}
+
+#[tokio::test]
 async fn stats_say_how_many_fire() {
     let ran = run(&[outage()], "sexton stats").await;
     assert!(ran.out.contains("\n  alerts    1 firing (rising-fast), 1 pending, sampled 0s ago\n"), "{}", ran.out);
