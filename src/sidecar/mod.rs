@@ -80,22 +80,15 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let mut port = tokio::spawn(http::serve(listener, Arc::clone(&metrics), serving, close_port.clone()));
 
     let mut parts = JoinSet::new();
+    let told = source::Told { rules: rules.subscribe(), alerts: rules.subscribe_to_alerts(), asked: asked.subscribe() };
     for ledger in ledgers {
-        let watch = source::Watch::new(
-            ledger,
-            Arc::clone(&config),
-            rules.subscribe(),
-            rules.subscribe_to_alerts(),
-            asked.subscribe(),
-            Arc::clone(&metrics),
-            &holder,
-            stop.clone(),
-        );
+        let watch =
+            source::Watch::new(ledger, Arc::clone(&config), told.clone(), Arc::clone(&metrics), &holder, stop.clone());
         parts.spawn(watch.run());
     }
-    let told = stop.clone();
+    let until = stop.clone();
     parts.spawn(async move {
-        rules.run(told).await;
+        rules.run(until).await;
         Ok(())
     });
     let (mut outcome, mut port_open) = (Ok(()), true);
