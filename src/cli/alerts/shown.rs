@@ -71,7 +71,7 @@ pub(super) fn write(standing: &Standing<'_>, never: Option<&str>, io: &mut Io<'_
     told().take(TOLD).try_for_each(|item| tell(item, io))?;
     let more = told().count().saturating_sub(TOLD) as u64;
     if more > 0 {
-        writeln!(io.out, "\nand {} that fire: -o json tells of all", counted(more, "more", "more"))?;
+        writeln!(io.out, "\nand {}: -o json tells of all", counted(more, "more that fires", "more that fire"))?;
     }
     Ok(())
 }
