@@ -34,8 +34,8 @@ The words in the end say whether they failed the same way (a real bug, or one th
 that is down) or in different ways (an unhealthy dependency).
 
 `-o json` has in `items` the deaths (source, entry_id, job_id, task, reason, died_at,
-error, history, attempts with life, number, type and message), and in `history` same,
-mixed or unknown over all of them.";
+error, history, attempts with life, number, type and message), in `history` same, mixed
+or unknown over all of them, and in `complete` false if only the newest 1,000 are told.";
 
 /// Arguments of `sexton errors`.
 #[derive(Args, Clone, Debug)]
@@ -97,6 +97,9 @@ async fn write(ledgers: &[Arc<dyn TriageLedger>], deaths: &Deaths, io: &mut Io<'
             writeln!(io.out, "{why}")?;
         }
         writeln!(io.out, "{}", in_words(death.seen.verdict))?;
+    }
+    if !deaths.complete {
+        writeln!(io.out, "\nthere are more deaths of it, older than these")?;
     }
     if total > 1 {
         writeln!(io.out, "\nover all {} deaths: {}", count(total), in_words(deaths.verdict))?;

@@ -102,7 +102,7 @@ enum Command {
     /// Tell why an entry was or was not retried, and when it will be
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::ExplainArgs),
-    /// Count the dead letters by group: since when, what they look like, what the retry loop does
+    /// Count dead letters by what they have in common
     #[command(after_help = groups::EXAMPLES)]
     Groups(groups::GroupsArgs),
     /// Put dead letters back on their queues, by name or filter

@@ -1,8 +1,11 @@
 //! How far long work has come, on the terminal that errors go to.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::io::Screen;
 use crate::{clock::monotonic, triage};
@@ -13,9 +16,9 @@ const SHOWN_AFTER: Duration = Duration::from_millis(250);
 const A_SECOND: u8 = 5;
 
 /// A search: how many entries of how many were looked at.
-const SEARCH: &str = "{prefix}: scanned {human_pos} of {human_len}, {per_sec}, {eta} left";
+const SEARCH: &str = "{prefix}: scanned {human_pos} of {human_len}, {rate}, {eta} left";
 /// Work: with a bar, and what came of it.
-const WORK: &str = "{prefix}: {wide_bar} {human_pos} of {human_len}, {per_sec}, {eta} left{msg}";
+const WORK: &str = "{prefix}: {wide_bar} {human_pos} of {human_len}, {rate}, {eta} left{msg}";
 
 /// A line on the terminal about how far long work has come.
 pub(super) struct Progress {
@@ -40,7 +43,11 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         // The templates above are the only ones.
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
+            let rate = |state: &ProgressState, to: &mut dyn fmt::Write| {
+                // A terminal that cannot be written to is no reason to stop.
+                let _ = write!(to, "{:.0}/s", state.per_sec());
+            };
+            bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ ").with_key("rate", rate));
         }
         Progress { bar, begun: monotonic(), waits: screen.progress }
     }

@@ -473,6 +473,8 @@ mod tests {
             EventData::JobExhausted(Box::new(dead())),
             EventData::Digest(Box::new(Digest { source: "orders".to_owned(), ..Digest::default() })),
             EventData::Purged(Purge { source: "orders".to_owned(), ..Purge::default() }),
+            EventData::AlertFiring(Box::new(Alert { source: "orders".to_owned(), ..Alert::default() })),
+            EventData::AlertResolved(Box::new(Alert { source: "orders".to_owned(), ..Alert::default() })),
             EventData::HookTest(HookTest { source: "orders".to_owned(), ..HookTest::default() }),
         ]
     }

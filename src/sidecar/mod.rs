@@ -13,10 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    rules::RulesWatch,
-    source::{Watch, Wishes},
-};
+use self::rules::RulesWatch;
 use crate::{
     config::{Config, SourceConfig},
     http::{self, Serving},
@@ -83,15 +80,15 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let mut port = tokio::spawn(http::serve(listener, Arc::clone(&metrics), serving, close_port.clone()));
 
     let mut parts = JoinSet::new();
+    let told = source::Told { rules: rules.subscribe(), alerts: rules.subscribe_to_alerts(), asked: asked.subscribe() };
     for ledger in ledgers {
-        let wishes = Wishes { rules: rules.subscribe(), alerts: rules.subscribe_to_alerts(), asked: asked.subscribe() };
-        let metrics = Arc::clone(&metrics);
-        let watch = Watch::new(ledger, Arc::clone(&config), wishes, metrics, &holder, stop.clone());
+        let watch =
+            source::Watch::new(ledger, Arc::clone(&config), told.clone(), Arc::clone(&metrics), &holder, stop.clone());
         parts.spawn(watch.run());
     }
-    let told = stop.clone();
+    let until = stop.clone();
     parts.spawn(async move {
-        rules.run(told).await;
+        rules.run(until).await;
         Ok(())
     });
     let (mut outcome, mut port_open) = (Ok(()), true);

@@ -32,13 +32,14 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long giving the lease up may take; a store that does not answer lets it run out.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What may change while a source is watched, or be asked of who leads it.
-pub(super) struct Wishes {
+/// What a source is told of while Sexton runs.
+#[derive(Clone)]
+pub(super) struct Told {
     /// The retry rules in force.
     pub(super) rules: watch::Receiver<Arc<Rules>>,
     /// The alert rules in force.
     pub(super) alerts: watch::Receiver<Arc<[AlertRule]>>,
-    /// Ticks when this process was asked for a bulk operation.
+    /// That this process has been asked for an operation.
     pub(super) asked: watch::Receiver<()>,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Wishes {
 pub(super) struct Watch {
     ledger: Arc<dyn SourceLedger>,
     config: Arc<Config>,
-    wishes: Wishes,
+    told: Told,
     metrics: Arc<Metrics>,
     holder: String,
     stop: CancellationToken,
@@ -60,7 +61,7 @@ impl Watch {
     pub(super) fn new(
         ledger: Arc<dyn SourceLedger>,
         config: Arc<Config>,
-        wishes: Wishes,
+        told: Told,
         metrics: Arc<Metrics>,
         holder: &str,
         stop: CancellationToken,
@@ -68,7 +69,7 @@ impl Watch {
         let trouble = Trouble::new(ledger.name(), "standby");
         // Two sources may turn out to be one DLQ: they must then not take each other for themselves.
         let holder = format!("{holder}/{}", ledger.name());
-        Watch { ledger, config, wishes, metrics, holder, stop, trouble, known_epoch: 0, looks: 0, has_led: false }
+        Watch { ledger, config, told, metrics, holder, stop, trouble, known_epoch: 0, looks: 0, has_led: false }
     }
 
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
@@ -76,7 +77,7 @@ impl Watch {
         while let Some(lease) = self.stand_by().await {
             let ended = self.lead(&lease).await;
             self.metrics.leads(self.ledger.name(), false, &self.hook_names());
-            let rules = Arc::clone(&self.wishes.rules.borrow());
+            let rules = Arc::clone(&self.told.rules.borrow());
             let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
             self.metrics.no_more_rules(self.ledger.name(), &names);
             ended?;
@@ -290,7 +291,7 @@ impl Watch {
         let options = IngestOptions { include, outbox_cap: self.config.outbox.cap };
         let names: Vec<String> = hooks.iter().map(|hook| hook.name.clone()).collect();
         let every = self.config.sample_every;
-        let rules = || self.wishes.rules.clone();
+        let rules = || self.told.rules.clone();
         let retries = || -> Arc<dyn RetryLedger> { self.ledger.clone() };
         let alerts = || -> Arc<dyn AlertLedger> { self.ledger.clone() };
         let triage = || -> Arc<dyn TriageLedger> { self.ledger.clone() };
@@ -298,9 +299,9 @@ impl Watch {
         steps.push(Box::new(Ingest::new(retries(), lease.clone(), metrics(), options, rules(), attached)));
         steps.push(Box::new(Judge::new(retries(), lease.clone(), metrics(), rules())));
         steps.push(Box::new(Retry::new(retries(), lease.clone(), metrics(), rules())));
-        let watch = loops::Watch::new(alerts(), lease.clone(), metrics(), watch, self.wishes.alerts.clone(), rules());
+        let watch = loops::Watch::new(alerts(), lease.clone(), metrics(), watch, self.told.alerts.clone(), rules());
         steps.push(Box::new(watch));
-        steps.push(Box::new(Operate::new(triage(), lease.clone(), metrics(), rules(), self.wishes.asked.clone())));
+        steps.push(Box::new(Operate::new(triage(), lease.clone(), metrics(), rules(), self.told.asked.clone())));
         let retention = self.config.retention;
         if let Some(retain) = Retain::new(triage(), lease.clone(), metrics(), rules(), retention) {
             steps.push(Box::new(retain));

@@ -15,6 +15,9 @@ use crate::{
     letter::{Attempt, DeadLetter, Millis, Reason, Verdict},
 };
 
+/// Deaths that are told at most, the newest: a job with more is none.
+const MOST: usize = 1_000;
+
 /// The deaths of a job, oldest first, as `-o json` prints them.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct Deaths {
@@ -22,7 +25,9 @@ pub struct Deaths {
     pub items: Vec<Death>,
     /// `same`, `mixed` or `unknown`, over all of them.
     pub history: &'static str,
-    /// The same.
+    /// False if the job has more entries than are told; then these are the newest.
+    pub complete: bool,
+    /// The same as `history`.
     #[serde(skip)]
     pub verdict: Verdict,
 }
@@ -95,13 +100,14 @@ impl Death {
 
 impl Deaths {
     fn of(mut letters: Vec<(&str, DeadLetter)>) -> Deaths {
+        let complete = letters.len() < MOST;
         letters.sort_by(|(_, a), (_, b)| (a.died_at, &a.entry_id).cmp(&(b.died_at, &b.entry_id)));
         let verdict = match &*letters {
             [(_, only)] => only.verdict,
             several => over(several),
         };
         let items = letters.iter().map(|(source, letter)| Death::of(source, letter)).collect();
-        Deaths { items, history: verdict.as_str(), verdict }
+        Deaths { items, history: verdict.as_str(), complete, verdict }
     }
 }
 
@@ -149,9 +155,11 @@ pub async fn deaths_of_job(sources: &[&dyn TriageLedger], job_id: &str, tell: Te
 async fn of_job(ledger: &dyn TriageLedger, job_id: &str, tell: Tell<'_>) -> ledger::Result<Vec<DeadLetter>> {
     let entries = ledger.overview().await?.entries;
     let everything = Filter::default();
-    let mut walk = Walk::new(ledger, &everything, Millis(0), Order::OldestFirst).of_job(job_id);
+    let mut walk = Walk::new(ledger, &everything, Millis(0), Order::NewestFirst).of_job(job_id);
     let mut found = Vec::new();
-    while let Some(letters) = walk.next(PIECE).await? {
+    while found.len() < MOST
+        && let Some(letters) = walk.next(PIECE.min(MOST - found.len())).await?
+    {
         found.extend(letters);
         tell(Progress { source: ledger.name(), looked_at: walk.looked_at(), entries });
     }

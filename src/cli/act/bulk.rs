@@ -12,9 +12,9 @@ use crate::{
         io::Io,
         progress::Progress,
         source::chosen,
-        text::{count as number, counted},
+        text::{count as number, counted, line},
     },
-    ledger::{Act, OperationProgress, OperationState, TriageLedger},
+    ledger::{Act, OperationProgress, OperationState, StoreError, TriageLedger},
     letter::Millis,
     triage::{Bulk, Filter, FilterSpec, announce_purge, count},
 };
@@ -111,15 +111,22 @@ pub(super) async fn run(
         let detail =
             format!("{} of {}", words::begun(task.doing.act), serde_json::to_string(&spec).unwrap_or_default());
         let done = match ledger.note(&task.doing.by, "begun", &detail).await {
+            // Of a store that is full entries can be removed all the same, and that is what helps it.
+            Err(StoreError::NoWrites(_)) if task.doing.act != Act::Retry => Ok(()),
+            noted => noted,
+        };
+        let done = match done {
             Ok(()) => bulk.run(*ledger, come, task.how.per_second, &stop, &mut show).await,
             Err(error) => Err(error),
         };
-        // What was removed is told, also if it was broken off.
-        let told = match task.doing.act {
-            Act::Purge => announce_purge(*ledger, None, &task.doing.by, come.done, bulk.died()).await,
-            Act::Retry | Act::Delete => Ok(()),
-        };
-        if let Err(error) = done.and(told) {
+        if task.doing.act == Act::Purge
+            // Also of one that was stopped: what is gone is gone.
+            && let Err(error) = announce_purge(*ledger, None, &task.doing.by, come.done, bulk.died()).await
+        {
+            let (source, error) = (line(source), error.to_string());
+            progress.aside(|| writeln!(io.err, "{source}: hooks are not told of it: {}", line(&error)))?;
+        }
+        if let Err(error) = done {
             broken = Some(Failure::store(source)(error));
         }
     }

@@ -64,8 +64,9 @@ Examples:
   sexton purge --older-than 24h --task 'report_*' --note 'nobody reads them'
 
 Removes for good what died longer ago than --older-than, oldest first, and prints how
-many; the audit log gets a line for each piece, not for each entry. Ctrl-C stops after
-the piece under way; the same command again goes on with what is left.
+many; the audit log gets a line for each piece, not for each entry, and hooks are told
+with dlq.purged. Ctrl-C stops after the piece under way; the same command again goes on
+with what is left.
 
 Exit codes: 0 done; 1 stopped; 2 usage; 69; 78.";
 

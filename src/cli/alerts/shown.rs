@@ -15,6 +15,8 @@ use crate::{
 
 /// Quiet rows of one rule that the table shows: a rule may tell hundreds of things apart.
 const QUIET_ROWS: usize = 3;
+/// Incidents that fire of which the text tells more, the gravest first.
+const TOLD: usize = 3;
 /// Groups of one incident that the text shows.
 const TOP: usize = 3;
 /// Characters of a group's sample.
@@ -65,7 +67,13 @@ pub(super) fn write(standing: &Standing<'_>, never: Option<&str>, io: &mut Io<'_
     for (alert, (_, more)) in left_out.into_iter().filter(|(_, (_, more))| *more > 0) {
         writeln!(io.out, "and {} of {}, farther from firing", counted(more, "more", "more"), line(alert))?;
     }
-    standing.items.iter().filter(|item| item.state == State::Firing).try_for_each(|item| tell(item, io))
+    let told = || standing.items.iter().filter(|item| item.state == State::Firing && item.summary.is_some());
+    told().take(TOLD).try_for_each(|item| tell(item, io))?;
+    let more = told().count().saturating_sub(TOLD) as u64;
+    if more > 0 {
+        writeln!(io.out, "\nand {}: -o json tells of all", counted(more, "more that fires", "more that fire"))?;
+    }
+    Ok(())
 }
 
 /// How long the line is, and when somebody looked last.
@@ -129,7 +137,7 @@ fn how_far(standing: &Standing<'_>, item: &Found<'_>) -> String {
     match (item.state, told_by, item.holds()) {
         (State::Quiet, Some(by), _) => parts.push(format!("left to {by}")),
         (_, _, Some(Holds::Unknown)) => parts.push("nobody looked for some of the time".to_owned()),
-        (State::Quiet, None, Some(Holds::Yes)) => parts.push("by these rules it would fire".to_owned()),
+        (State::Quiet, None, Some(Holds::Yes)) => parts.push("holds, not told yet".to_owned()),
         _ => {}
     }
     parts.join("; ")

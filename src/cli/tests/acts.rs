@@ -118,6 +118,9 @@ async fn a_filter_with_yes_is_done_and_with_dry_run_counted() {
         )
     );
     assert_eq!(sources[1].hands().removed, [(Removal::Purged, "9-0".to_owned())]);
+    // Hooks are told of it.
+    let told: Vec<String> = sources[1].hands().announced.iter().map(EventData::to_json).collect();
+    assert!(told.len() == 1 && told[0].contains(r#""why":"purge""#) && told[0].contains(r#""count":1"#), "{told:?}");
     let ran = run(&two_sources(), "sexton retry --all --yes").await;
     assert!(ran.out.ends_with("\n4 entries retried\n") && ran.code() == 0, "{}", ran.out);
 }

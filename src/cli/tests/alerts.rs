@@ -252,7 +252,7 @@ async fn other_rules_say_what_they_would_and_what_fires_stays() {
     let eager = AlertRule::new("eager", Kind::Burst(Burst { over: mins(5), deaths: 10 }));
     let ran = run_by(&[eager], &outage()).await;
     let row = ran.out.lines().find(|line| line.contains("eager")).unwrap();
-    assert!(row.starts_with("quiet") && row.ends_with("50 of 10 deaths; by these rules it would fire"), "{}", ran.out);
+    assert!(row.starts_with("quiet") && row.ends_with("50 of 10 deaths; holds, not told yet"), "{}", ran.out);
     // Of hundreds of things that a rule tells apart only the nearest are shown.
     let mut many = Leader::new();
     let tasks: Vec<String> = (0..40).map(|n| format!("task-{n:02}")).collect();
@@ -289,6 +289,18 @@ async fn every_source_is_shown_by_itself_and_what_cannot_be_read_is_named() {
     let ran = run(&sources, "sexton alerts --source pay*").await;
     assert!(ran.out.starts_with("payments:"), "{}", ran.out);
     assert_eq!(run(&sources, "sexton alerts --source nope").await.code(), 2);
+}
+
+#[tokio::test]
+async fn of_very_many_that_fire_the_gravest_are_told_in_full() {
+    let tasks: Vec<String> = (0..12).map(|n| format!("{:0>1$}", "task", n + 4)).collect();
+    let deaths: Vec<(&str, u32)> = tasks.iter().map(|task| (task.as_str(), 3)).collect();
+    let storm = Leader::new().watch(20..90, &[]).watch(0..20, &deaths).leaves(led());
+    let ran = run(&[storm], "sexton alerts").await;
+    assert_eq!(ran.out.matches("\nfiring").count(), 13, "{}", ran.out);
+    let told: Vec<&str> = ran.out.split("\n\n").skip(2).collect();
+    assert!(told[0].starts_with("rising-fast (") && told[1].starts_with("busy ("), "{}", ran.out);
+    assert_eq!((told.len(), told[3]), (4, "and 10 more that fire: -o json tells of all\n"));
 }
 
 #[tokio::test]

@@ -129,7 +129,7 @@ over all 2 deaths: attempts failed in different ways
         concat!(
             r#"{"items":[{"source":"orders","entry_id":"3-0","job_id":"other","task":"send_email","#,
             r#""reason":"max_deliveries","died_at":"2026-11-29T17:11:50.500Z","#,
-            r#""error":{"type":null,"message":"delivered 4 times"},"history":"unknown","attempts":[]}],"history":"unknown"}"#,
+            r#""error":{"type":null,"message":"delivered 4 times"},"history":"unknown","attempts":[]}],"history":"unknown","complete":true}"#,
             "\n"
         )
     );

@@ -257,10 +257,6 @@ fn problems_of_hooks() {
                 r#"7:5: "routing_key_file" is given, but the format slack has none; remove it, or give format: pagerduty"#,
             ),
             (
-                "events: [dlq.purged]",
-                "6:13: none of these events is sent by this version; it sends job.dead, job.retried, job.recovered, job.exhausted, dlq.digest, alert.firing, alert.resolved, hook.test",
-            ),
-            (
                 "format: alertmanager\nevents: [dlq.*, job.retried]",
                 "7:13: none of these events is sent in the format alertmanager; it sends job.dead, job.exhausted, alert.firing, alert.resolved, hook.test",
             ),

@@ -146,11 +146,12 @@ fn pagerduty_and_alertmanager_need_what_they_need_and_no_more() {
     assert!(!format!("{hooks:?}").contains("hunter2"));
     let taken =
         |format: Format| EventType::ALL.into_iter().filter(move |kind| !format.takes(*kind)).collect::<Vec<_>>();
-    let [retried, recovered, digest] = [EventType::JobRetried, EventType::JobRecovered, EventType::DlqDigest];
+    let [retried, recovered] = [EventType::JobRetried, EventType::JobRecovered];
+    let [digest, purged] = [EventType::DlqDigest, EventType::DlqPurged];
     for format in Format::ALL {
         let expected = match format {
-            Format::PagerDuty => vec![retried, recovered],
-            Format::Alertmanager => vec![retried, recovered, digest],
+            Format::PagerDuty => vec![retried, recovered, purged],
+            Format::Alertmanager => vec![retried, recovered, digest, purged],
             _ => Vec::new(),
         };
         assert_eq!(taken(format), expected, "{format:?}");

@@ -50,15 +50,15 @@ impl Watch {
     /// Where a rule asks for new groups: reads what is in the DLQ once, for its groups are none. It waits until everything
     /// has been read by ingest, so as not to read the same at the same time. True if there is more.
     pub(super) async fn learn(
-        &self,
+        &mut self,
         watch: &mut alert::Watch,
         survey: &Survey,
         alerts: &[AlertRule],
     ) -> Result<bool, StoreError> {
         let Some(from) = watch.to_learn(alerts).filter(|_| survey.lag == 0) else { return Ok(false) };
-        let (mut after, mut size) = (Cursor(from.to_owned()), batch::FIRST);
+        let mut after = Cursor(from.to_owned());
         for _ in 0..PAGES_TO_LEARN {
-            let batch = self.ledger.browse(&after, size).await?;
+            let batch = self.ledger.browse(&after, self.learnt_at_once).await?;
             for letter in &batch.letters {
                 watch.learn(letter.died_at, &letter.group.0);
             }
@@ -70,7 +70,7 @@ impl Watch {
                 );
                 return Ok(false);
             }
-            size = batch::next_size(size, batch.heaviest, PAGE);
+            self.learnt_at_once = batch::next_size(self.learnt_at_once, batch.heaviest, PAGE);
             after = batch.cursor;
             watch.learnt_until(Some(&after.0));
         }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Next, Step};
+use super::{Next, Step, batch};
 use crate::{
     alert::{self, Aged, AlertRule, Sample, Summary, Tick, Transition},
     clock::millis,
@@ -64,6 +64,8 @@ pub struct Watch {
     /// When the oldest entries were last looked at, and by which rules.
     aged: Option<(Millis, Arc<[AlertRule]>)>,
     reminded: Option<Millis>,
+    /// Entries whose groups are learnt at once.
+    learnt_at_once: usize,
     /// How often this process has appended to the deaths lane, and how often it had at the last look.
     changes: watch::Receiver<u64>,
     counted: u64,
@@ -102,6 +104,7 @@ impl Watch {
             kept: None,
             aged: None,
             reminded: None,
+            learnt_at_once: batch::FIRST,
             counted: 0,
             told_unreadable: false,
             passed_over: 0,
