@@ -31,7 +31,7 @@ pub enum State {
 /// Something that a rule has noticed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Incident {
-    /// 16 hexadecimal digits, the same from pending to resolved. Made of source, rule, labels and the ten minutes in which
+    /// 16 hexadecimal digits, the same from pending to resolved. Made of ledger, rule, labels and the ten minutes in which
     /// it began, so that a leader who has to judge once more after the store went back in time comes to the same.
     pub id: String,
     /// The rule's name.
@@ -177,7 +177,7 @@ impl Incidents {
     /// Takes over what one rule says. Incidents beyond [`LIVE_PER_RULE`] are not begun; gives how many.
     pub(super) fn step(
         &mut self,
-        source: &str,
+        ledger: &str,
         judgement: &Judgement<'_>,
         moment: Moment,
         changed: &mut Vec<Changed>,
@@ -201,7 +201,7 @@ impl Incidents {
                 passed_over += 1;
                 continue;
             }
-            let id = self.id(source, rule, &reading.labels, now);
+            let id = self.id(ledger, rule, &reading.labels, now);
             self.live.push(Incident {
                 id,
                 rule: rule.name.clone(),
@@ -281,11 +281,11 @@ impl Incidents {
         self.past.drain(..too_many);
     }
 
-    fn id(&self, source: &str, rule: &AlertRule, labels: &Labels, now: Millis) -> String {
+    fn id(&self, ledger: &str, rule: &AlertRule, labels: &Labels, now: Millis) -> String {
         const QUANTUM: i64 = 600_000;
         let mut number = now.0.div_euclid(QUANTUM);
         loop {
-            let text = format!("{source}\n{}\n{labels:?}\n{number}", rule.name);
+            let text = format!("{ledger}\n{}\n{labels:?}\n{number}", rule.name);
             let id = hex(&Sha256::digest(text)[..8]);
             // One that began and ended in the same ten minutes was another one.
             if !self.past.iter().any(|past| past.id == id) {

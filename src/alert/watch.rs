@@ -40,6 +40,8 @@ const REMIND_FOR: Duration = Duration::from_secs(5 * 60);
 #[derive(Clone, Debug)]
 pub struct Watch {
     source: String,
+    /// The ledger's id.
+    ledger: String,
     every: Duration,
     samples: Samples,
     known: Known,
@@ -78,6 +80,7 @@ impl Watch {
     {
         let mut watch = Watch {
             source: source.to_owned(),
+            ledger: String::new(),
             every: sample_every,
             samples: Samples::new(sample_every),
             known: Known::default(),
@@ -97,6 +100,11 @@ impl Watch {
         }
         loading.finish(&mut watch.samples);
         (watch, unreadable)
+    }
+
+    /// The watch of the ledger with this id: incidents of two ledgers have different ids, whatever their sources' names.
+    pub fn of_ledger(self, id: &str) -> Watch {
+        Watch { ledger: id.to_owned(), ..self }
     }
 
     fn load_state(&mut self, name: &str, text: &str) -> bool {
@@ -248,7 +256,7 @@ impl Watch {
         let mut passed_over = 0;
         for rule in in_order(rules).filter(|rule| rule.concerns(&self.source)) {
             let judgement = self.judge(rule, now, aged);
-            passed_over += self.incidents.step(&self.source, &judgement, moment, &mut changed);
+            passed_over += self.incidents.step(&self.ledger, &judgement, moment, &mut changed);
         }
         let transitions = changed.into_iter().map(|changed| self.transition(changed, now, rules, aged)).collect();
         (transitions, passed_over)

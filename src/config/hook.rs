@@ -64,6 +64,7 @@ pub(super) fn hooks(field: Field<'_>, sources: Option<&[String]>, reading: &mut 
 #[derive(Clone, Debug)]
 pub(super) struct KnownHook {
     pub(super) name: String,
+    pub(super) format: Format,
     /// Globs on event names.
     pub(super) events: Vec<String>,
 }
@@ -71,15 +72,13 @@ pub(super) struct KnownHook {
 impl KnownHook {
     /// What there is to know of this one.
     pub(super) fn of(hook: &HookConfig) -> KnownHook {
-        KnownHook { name: hook.name.clone(), events: hook.events.clone() }
+        KnownHook { name: hook.name.clone(), format: hook.format, events: hook.events.clone() }
     }
 
-    /// Whether it wants events of this kind.
+    /// Whether it wants events of this kind, and its format can say them.
     pub(super) fn takes(&self, kind: EventType) -> bool {
-        self.events
-            .iter()
-            .filter_map(|glob| Glob::new(glob).ok())
-            .any(|glob| glob.compile_matcher().is_match(kind.as_str()))
+        let wants = |glob: &String| Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(kind.as_str()));
+        self.format.takes(kind) && self.events.iter().any(wants)
     }
 }
 
@@ -106,7 +105,12 @@ pub(super) fn named(
             }
             Some((Some(hook), _)) if !hook.takes(kind) => {
                 let message = format!("the hook {} takes no {}", field.shown(), kind.as_str());
-                problems.add(field.at(), message, "add that to the hook's events, or remove the hook here");
+                let help = if hook.format.takes(kind) {
+                    "add that to the hook's events, or remove the hook here".to_owned()
+                } else {
+                    format!("the format {} has no such events: name another hook", hook.format.as_str())
+                };
+                problems.add(field.at(), message, help);
             }
             Some((Some(_), _)) | None => {}
         }

@@ -17,6 +17,10 @@ pub struct SavedWatch {
 /// A source whose line is watched.
 #[async_trait]
 pub trait AlertLedger: RetryLedger {
+    /// The ledger's own id, which no other ledger has: a part of every `webhook-id` and of every incident's id. Empty before
+    /// this process has attached.
+    fn id(&self) -> String;
+
     /// Everything that was saved of the watch. Needs no lease.
     async fn load_watch(&self) -> Result<SavedWatch>;
 

@@ -122,7 +122,9 @@ impl Retain {
         // What has not been read yet stays, too, but not for long, so a sweep must not pass over it.
         let unread = overview.lag.unwrap_or(overview.entries);
         let ahead = overview.entries.saturating_sub(unread).saturating_sub(self.sweep.stayed);
-        let too_many = self.policy.max_entries.map_or(0, |most| overview.entries.saturating_sub(most));
+        // Counted from the newest on, with those that stay: what is among the newest so many never goes for the number.
+        let beyond = self.policy.max_entries.map_or(0, |most| overview.entries.saturating_sub(most));
+        let too_many = beyond.saturating_sub(self.sweep.stayed);
         let at_most = |entries: u64| usize::try_from(entries.min(PIECE)).unwrap_or(usize::MAX);
         match (ahead, too_many, self.policy.max_age) {
             (0, ..) | (_, 0, None) => None,

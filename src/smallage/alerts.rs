@@ -64,6 +64,10 @@ impl Smallage {
 
 #[async_trait]
 impl AlertLedger for Smallage {
+    fn id(&self) -> String {
+        self.uid()
+    }
+
     async fn load_watch(&self) -> Result<SavedWatch> {
         self.load_watch_fields().await
     }

@@ -60,9 +60,11 @@ pub struct FilterError {
 }
 
 impl FilterSpec {
-    /// Whether it names nothing but sources, so that everything in them is meant.
+    /// Whether it names nothing but sources, so that everything in them is meant. To be older than nothing at all is no
+    /// condition.
     pub fn is_empty(&self) -> bool {
-        FilterSpec { source: Vec::new(), ..self.clone() } == FilterSpec::default()
+        let older_than = self.older_than.filter(|age| !age.is_zero());
+        FilterSpec { source: Vec::new(), older_than, ..self.clone() } == FilterSpec::default()
     }
 
     /// Ready for use.

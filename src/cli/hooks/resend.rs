@@ -26,9 +26,10 @@ Examples:
   sexton hooks resend oncall --since 2026-11-29T17:00:00Z --yes
 
 Everything the outbox still has since then is sent again under its old webhook-id:
-a receiver that knows ids it has seen is safe, any other sees the events twice. What
-exceeds the hook's `rate` is folded into digests, as always. A hook that a 410 has
-switched off is sent nothing: change its configuration first.";
+a receiver that knows ids it has seen is safe, any other sees the events twice, and
+PagerDuty opens and closes anew what is long over. What exceeds the hook's `rate` is
+folded into digests, as always. A hook that a 410 has switched off is sent nothing:
+change its configuration first.";
 
 /// Arguments of `sexton hooks resend`.
 #[derive(Args, Clone, Debug)]

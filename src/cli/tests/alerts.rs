@@ -20,6 +20,10 @@ fn mins(minutes: u64) -> Duration {
 /// A source in memory that somebody has watched.
 #[async_trait]
 impl AlertLedger for Fake {
+    fn id(&self) -> String {
+        String::new()
+    }
+
     async fn load_watch(&self) -> ledger::Result<SavedWatch> {
         self.overview().await?;
         Ok(SavedWatch { revision: 1, fields: self.watch.clone().into_iter().collect() })
@@ -147,7 +151,7 @@ quiet    untriaged      warning   -                -      2 of 4 entries
 quiet    new-kind       info      -                -      no new group
 quiet    rising-slowly  error     -                -      0 of 8 buckets rising, 0 of 25 steady growth; left to rising-fast
 
-rising-fast (207b74ad19d57ed1)
+rising-fast (dfab8a74a7709762)
   orders: the line rises, by 100 in 10m and in 10 of 10 steps, to 123 dead letters; mostly send_email (ConnectionError: host 1-0 timed out)
         90  group 100000000000  send_email: ConnectionError: host 1-0 timed out
         10  group 600000000000  charge: ConnectionError: host 1-0 timed out

@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use serde::Deserialize;
+use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -99,9 +100,19 @@ fn weight_of(job: &JobDead) -> usize {
 #[utoipa::path(get, operation_id = "getDeadLetter", path = "/dead-letters/{source}/{entry}", tag = "dead letters", params(EntryPath),
     security((), ("bearer" = [])),
     responses((status = 200, description = "The dead letter", body = Exact<'static>)))]
-pub(super) async fn show(entry: Entry, caller: Caller, _: Query<Nothing>) -> Result<Response, Problem> {
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    entry: Entry,
+    caller: Caller,
+    _: Query<Nothing>,
+) -> Result<Response, Problem> {
+    let _place = api.large().await;
     let shown = triage::show(&*entry.ledger, &entry.id).await?.ok_or_else(|| entry.gone())?;
-    Ok(Answer(shown.exact(caller.may_see_payloads())).into_response())
+    let with_payload = caller.may_see_payloads();
+    // A payload of megabytes takes its time to be laid out, in which everything else goes on.
+    let laid_out = spawn_blocking(move || Answer(shown.exact(with_payload)).into_response()).await;
+    // It only does not come back where the process is about to end.
+    laid_out.map_err(|_| Problem::took_too_long())
 }
 
 /// List every failed attempt

@@ -21,6 +21,8 @@ use crate::ledger::By;
 pub(super) const TOGETHER: usize = 16;
 /// Of these, requests that may look through a whole DLQ.
 pub(super) const SEARCHES_TOGETHER: usize = 2;
+/// Of these, requests that are answered with a whole entry, however large.
+pub(super) const LARGE_TOGETHER: usize = 2;
 /// How long a request may take, its answer's way to the client apart.
 const LONGEST: Duration = Duration::from_secs(30);
 /// Below so many free places for connections, a connection ends with its answer.

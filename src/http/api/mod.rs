@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 pub(super) use guard::{finish, nowhere, other_method};
 
 use self::{
-    guard::{SEARCHES_TOGETHER, TOGETHER},
+    guard::{LARGE_TOGETHER, SEARCHES_TOGETHER, TOGETHER},
     problem::{Problem, Wrong},
     token::Tokens,
 };
@@ -63,6 +63,8 @@ pub(super) struct Api {
     places: Semaphore,
     /// For those that look through a whole DLQ.
     searches: Semaphore,
+    /// For those that may be answered with megabytes.
+    large: Semaphore,
     /// The port's own, for connections.
     connections: Arc<Semaphore>,
 }
@@ -79,6 +81,7 @@ pub(super) fn router(serving: Serving, connections: Arc<Semaphore>) -> Router {
         asked: serving.asked,
         places: Semaphore::new(TOGETHER),
         searches: Semaphore::new(SEARCHES_TOGETHER),
+        large: Semaphore::new(LARGE_TOGETHER),
         connections,
     });
     let guard = middleware::from_fn_with_state(Arc::clone(&api), guard::guard);
@@ -131,6 +134,11 @@ impl Api {
     /// A place for looking through a whole DLQ.
     fn search(&self) -> Result<SemaphorePermit<'_>, Problem> {
         self.searches.try_acquire().map_err(|_| Problem::busy())
+    }
+
+    /// A place for an answer that may be large, waited for in turn.
+    async fn large(&self) -> Option<SemaphorePermit<'_>> {
+        self.large.acquire().await.ok()
     }
 
     /// An operation was asked for.

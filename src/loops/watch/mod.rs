@@ -189,6 +189,7 @@ impl Watch {
         let saved = self.ledger.load_watch().await?;
         let source = self.ledger.name();
         let (watch, unreadable) = alert::Watch::load(source, self.options.every, saved.fields);
+        let watch = watch.of_ledger(&self.ledger.id());
         if !unreadable.is_empty() && !self.told_unreadable {
             let mut names = unreadable.clone();
             names.truncate(NAMES_TOLD);

@@ -89,7 +89,7 @@ impl Watch {
             tracing::warn!(
                 source,
                 incidents = tick.passed_over,
-                "an alert rule has as many incidents as it may: what more it notices is not told; tell less apart (`by`)"
+                "an alert rule has as many incidents (20) as it may: what more it notices is not told; tell less apart (`by`)"
             );
         }
         self.passed_over = tick.passed_over;

@@ -26,7 +26,11 @@ fn text(files: &[&str]) -> RulesText {
 
 /// Where there are two sources and two hooks, of which one takes no alerts.
 fn book(files: &[&str]) -> Result<RuleBook, Problems> {
-    let hook = |name: &str, events: &str| KnownHook { name: name.to_owned(), events: vec![events.to_owned()] };
+    let hook = |name: &str, events: &str| KnownHook {
+        name: name.to_owned(),
+        format: crate::config::Format::Standard,
+        events: vec![events.to_owned()],
+    };
     let known = Known {
         sources: Some(vec!["orders".to_owned(), "mails".to_owned()]),
         hooks: Some(vec![hook("oncall", "alert.*"), hook("audit", "job.*")]),
