@@ -57,7 +57,7 @@ pub struct OperationShown {
     pub looked_at: u64,
     /// Entries that the filter passed and that were come to; after a change of leader perhaps fewer than were done.
     pub matched: u64,
-    /// Entries retried or removed; of a dry run 0: `matched` tells how many it would be about.
+    /// Entries retried or removed; none by a dry run, whose `matched` tells how many it would be.
     pub done: u64,
     /// Refusals by name.
     pub refused: BTreeMap<String, u64>,

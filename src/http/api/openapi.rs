@@ -97,6 +97,7 @@ fn complete(description: utoipa::openapi::OpenApi) -> Value {
             }
         }
     }
+    document["components"]["schemas"]["JobDead"]["example"] = example();
     if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
         for (name, schema) in schemas {
             add_formats(schema);
@@ -118,6 +119,18 @@ fn complete(description: utoipa::openapi::OpenApi) -> Value {
         }
     }
     document
+}
+
+/// A dead letter as it is listed.
+fn example() -> Value {
+    json!({
+        "source": "orders", "entry_id": "1795972370488-0", "job_id": "d40ec568-8e2b-4d0e-9a7a-2f1f6f1b6a53",
+        "task": "send_email", "queue": "default", "reason": "max_attempts",
+        "error": {"type": "ConnectionError", "message": "smtp.example.test:25 timed out after 10.0s"},
+        "attempts": 3, "deliveries": 1, "history": "same", "group": "7c1f0e9a2b44",
+        "enqueued_at": "2026-11-29T17:12:40.000Z", "died_at": "2026-11-29T17:12:50.488Z", "deaths": 1, "retries": 0,
+        "rule": "dependency-flaky", "next_retry_at": "2026-11-29T17:22:50.488Z", "traceparent": null,
+    })
 }
 
 /// What a request may leave out, and what its parameters may be.
@@ -233,8 +246,38 @@ fn require_all(name: &str, schema: &mut Value) {
 mod tests {
     use super::*;
 
+    /// Every `$ref` in it.
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                map.values().for_each(|inner| references(inner, found));
+            }
+            Value::Array(items) => items.iter().for_each(|inner| references(inner, found)),
+            _ => {}
+        }
+    }
+
     #[test]
-    fn dump() {
-        std::fs::write("/tmp/openapi.json", serde_json::to_string_pretty(&complete(described().1)).unwrap()).unwrap();
+    fn it_is_whole() {
+        let document = complete(described().1);
+        let schemas = &document["components"]["schemas"];
+        let mut referred = Vec::new();
+        references(&document, &mut referred);
+        assert!(referred.len() > 100);
+        for reference in referred {
+            let name = reference.strip_prefix("#/components/schemas/").unwrap();
+            assert!(schemas[name].is_object(), "{reference} leads nowhere");
+        }
+        for (name, left_out) in LEFT_OUT {
+            let all = schemas[name].to_string();
+            assert!(left_out.iter().all(|field| all.contains(&format!("\"{field}\":"))), "{name}: {left_out:?}");
+        }
+        // What is listed has exactly the fields that must be there.
+        let required = schemas["JobDead"]["required"].as_array().unwrap();
+        let mut required: Vec<&str> = required.iter().map(|field| field.as_str().unwrap()).collect();
+        required.sort_unstable();
+        assert_eq!(required, example().as_object().unwrap().keys().collect::<Vec<_>>());
+        assert_eq!(schemas["JobDead"]["properties"]["died_at"]["format"], "date-time");
     }
 }
