@@ -8,7 +8,7 @@ use sexton::{
     config::{OutboxConfig, Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::{Include, Lane},
     ledger::{AttachOptions, Cursor, TryLease},
-    loops::{self, Ingest, IngestOptions, Step, Trim, Trouble},
+    loops::{self, Ingest, IngestOptions, Step, Trim, Trouble, Watch, WatchOptions},
     metrics::Metrics,
     rule::{Action, Matcher, RetryRule, Rules},
     smallage,
@@ -127,17 +127,27 @@ async fn ingest(
     let ingest = Ingest::new(
         ledger.clone(),
         lease.clone(),
-        metrics,
+        Arc::clone(&metrics),
         IngestOptions { include: Include::default(), outbox_cap: outbox.cap },
         in_force.subscribe(),
         attached,
     );
-    let trim = Trim::new(ledger.clone(), lease, Lane::Deaths, Vec::new(), outbox, Duration::from_secs(5));
+    // Trim waits for what the watch has not counted, as in a leader.
+    let every = Duration::from_secs(5);
+    let watch = Watch::new(
+        ledger.clone(),
+        lease.clone(),
+        metrics,
+        WatchOptions { every, digest: None, reminded: Vec::new() },
+        watch::Sender::new(Arc::from(Vec::new())).subscribe(),
+        in_force.subscribe(),
+    );
+    let trim = Trim::new(ledger.clone(), lease, Lane::Deaths, Vec::new(), outbox, every);
     let run = |step: Box<dyn Step>| {
         let stop = stop.clone();
         tokio::spawn(async move { loops::run(step, &Trouble::new("bench", "bench"), stop).await })
     };
-    let (ingesting, trimming) = (run(Box::new(ingest)), run(Box::new(trim)));
+    let (ingesting, watching, trimming) = (run(Box::new(ingest)), run(Box::new(watch)), run(Box::new(trim)));
     let state = format!("{{{NS}}}:sexton:state");
     loop {
         let cursor: Option<String> =
@@ -150,6 +160,7 @@ async fn ingest(
     let took = began.elapsed();
     stop.cancel();
     ingesting.await.expect("ingest does not panic");
+    watching.await.expect("the watch does not panic");
     trimming.await.expect("trim does not panic");
     took
 }
