@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use globset::Glob;
 
 use super::{
     exit::Failure,
-    io::Io,
+    io::{Form, Io},
     ls::after,
     since::{Since, parse_since},
     source::{SourceArgs, chosen, split, store_time},
@@ -72,17 +72,6 @@ pub(super) struct AuditArgs {
     /// json: {"items":[…],"next_cursor":…}; jsonl: one item a line
     #[arg(short, long, value_enum, default_value_t = Form::Table, help_heading = "Output")]
     output: Form,
-}
-
-/// How lines are listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For people.
-    Table,
-    /// One document.
-    Json,
-    /// One item a line.
-    Jsonl,
 }
 
 const COLUMNS: &[Column] = &[

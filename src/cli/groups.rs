@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{
     exit::Failure,
     filter::FilterArgs,
-    io::Io,
+    io::{Form, Io},
     progress::Progress,
     source::{RuledArgs, chosen, never},
     table::{Column, Rows},
@@ -62,17 +62,6 @@ pub(super) struct GroupsArgs {
     /// How to show them
     #[arg(short, long, value_enum, default_value_t = Form::Table, help_heading = "Output")]
     output: Form,
-}
-
-/// How lists without pages are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For people.
-    Table,
-    /// One document.
-    Json,
-    /// One item a line.
-    Jsonl,
 }
 
 const COLUMNS: &[Column] = &[

@@ -2,9 +2,21 @@
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::letter::is_harmful;
+
+/// How a list is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// For people.
+    Table,
+    /// One document.
+    Json,
+    /// One item a line.
+    Jsonl,
+}
 
 /// The standard streams, or a test's.
 pub(super) struct Io<'a> {

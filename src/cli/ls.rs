@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{
     exit::Failure,
     filter::FilterArgs,
-    io::{Io, json},
+    io::{Form, Io, json},
     progress::Progress,
     source::{SourceArgs, chosen, never},
     table::{Column, Rows},
@@ -62,17 +62,6 @@ pub(super) struct LsArgs {
     /// json: {"items":[…],"next_cursor":…}, items with the fields of the job.dead event; jsonl: one item a line
     #[arg(short, long, value_enum, default_value_t = Form::Table, help_heading = "Output")]
     output: Form,
-}
-
-/// How entries are listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For people.
-    Table,
-    /// One document.
-    Json,
-    /// One item a line.
-    Jsonl,
 }
 
 /// Lists entries. `rules` are those that may be in force; none if they are not known.

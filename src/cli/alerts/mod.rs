@@ -4,12 +4,12 @@ mod shown;
 
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use globset::Glob;
 
 use super::{
     exit::Failure,
-    io::Io,
+    io::{Form, Io},
     source::{RuledArgs, chosen, never},
     text::line,
 };
@@ -52,17 +52,6 @@ pub(super) struct AlertsArgs {
     /// json: {"items":[…],"next_cursor":null,"sources":[…]}; jsonl: one item a line
     #[arg(short, long, value_enum, default_value_t = Form::Table, help_heading = "Output")]
     output: Form,
-}
-
-/// How alerts are listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For people.
-    Table,
-    /// One document.
-    Json,
-    /// One item a line.
-    Jsonl,
 }
 
 /// Shows them. A source that cannot be reached does not hide the others.
