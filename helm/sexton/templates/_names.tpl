@@ -1,0 +1,50 @@
+{{/* Names and labels. */}}
+
+{{- define "sexton.name" -}}
+{{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* What everything is called; at most 50 characters, so that what is put behind it stays below 63. */}}
+{{- define "sexton.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains (include "sexton.name" .) .Release.Name -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name (include "sexton.name" .) | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "sexton.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ default (include "sexton.fullname" .) .Values.serviceAccount.name }}
+{{- else -}}
+{{ default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/* Everything of this release, the pod of helm test too. Never changes: it is what a Deployment selects by. */}}
+{{- define "sexton.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "sexton.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "sexton.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "sexton.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The pods that watch: those of the Deployment, or those that carry sexton.podLabels. */}}
+{{- define "sexton.watcherLabels" -}}
+{{- if eq .Values.mode "sidecar" -}}
+sexton/sidecar: {{ include "sexton.fullname" . }}
+{{- else -}}
+{{ include "sexton.selectorLabels" . }}
+app.kubernetes.io/component: watcher
+{{- end }}
+{{- end }}
