@@ -11,10 +11,6 @@
 {{ regexFind "[0-9]+$" .Values.config.http.listen }}
 {{- end }}
 
-{{- define "sexton.rulesConfigMap" -}}
-{{ default (printf "%s-rules" (include "sexton.fullname" .)) .Values.existingRulesConfigMap }}
-{{- end }}
-
 {{/*
 The rules files as a YAML map of their texts by name: the shipped ones that are wanted, and those of the values over
 them. Never empty: a folder without rules is taken for a mistake, and one with `retry: []` can be given rules later

@@ -4,14 +4,14 @@
 {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* What everything is called; at most 50 characters, so that what is put behind it stays below 63. */}}
+{{/* What everything is called; at most 46 characters, so that there are 63 with what is put behind it. */}}
 {{- define "sexton.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{ .Values.fullnameOverride | trunc 46 | trimSuffix "-" }}
 {{- else if contains (include "sexton.name" .) .Release.Name -}}
-{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{ .Release.Name | trunc 46 | trimSuffix "-" }}
 {{- else -}}
-{{ printf "%s-%s" .Release.Name (include "sexton.name" .) | trunc 50 | trimSuffix "-" }}
+{{ printf "%s-%s" .Release.Name (include "sexton.name" .) | trunc 46 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 

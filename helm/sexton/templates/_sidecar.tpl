@@ -42,7 +42,12 @@ checksum/sexton-config: {{ include "sexton.config" . | sha256sum }}
     name: {{ include "sexton.fullname" . }}-config
 - name: sexton-rules
   configMap:
-    name: {{ include "sexton.rulesConfigMap" . }}
+    name: {{ default (printf "%s-rules" (include "sexton.fullname" .)) .Values.existingRulesConfigMap }}
+{{- include "sexton.otherVolumes" . }}
+{{- end }}
+
+{{/* Those that are the same for every pod of Sexton. */}}
+{{- define "sexton.otherVolumes" -}}
 {{- range $n, $secret := .Values.secrets }}
 - name: sexton-secret-{{ $n }}
   secret:

@@ -7,7 +7,7 @@ use std::{
     sync::LazyLock,
 };
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 /// The oldest Kubernetes that the chart names, and the newest that there are schemas of.
@@ -94,6 +94,15 @@ pub(super) fn one<'a>(documents: &'a [Value], kind: &str, name: &str) -> &'a Val
     let one = found.next().unwrap_or_else(|| panic!("there is no {kind} {name}"));
     assert!(found.next().is_none(), "there is more than one {kind} {name}");
     one
+}
+
+/// What the ConfigMap whose name ends so holds; that of the preflight apart.
+pub(super) fn config_map<'a>(documents: &'a [Value], name: &str) -> &'a Map<String, Value> {
+    let of_the_preflight = |document: &&Value| document["metadata"]["annotations"]["helm.sh/hook"].is_null();
+    let mut found = documents.iter().filter(of_the_preflight).filter(|document| {
+        document["kind"] == "ConfigMap" && document["metadata"]["name"].as_str().is_some_and(|its| its.ends_with(name))
+    });
+    found.next().unwrap_or_else(|| panic!("there is no ConfigMap {name}"))["data"].as_object().unwrap()
 }
 
 /// The chart for workers, with its dependency built in.

@@ -21,10 +21,10 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The pods that documents describe: metadata and specification, and whether Sexton alone is in it.
+/// The pods that documents describe: metadata and specification.
 fn pods(documents: &[Value]) -> Vec<(&Value, &Value)> {
     let pod = |document: &'_ Value| match document["kind"].as_str().unwrap() {
-        "Deployment" => Some("/spec/template"),
+        "Deployment" | "Job" => Some("/spec/template"),
         "Pod" => Some(""),
         _ => None,
     };
@@ -165,7 +165,7 @@ fn what_refers_to_something_finds_it_and_nothing_else() {
     for (name, case) in all() {
         let documents = &case.documents;
         let watching = |labels: &Value, pod: &Value| {
-            // The pod of helm test is Sexton's, too, and is neither scraped nor counted.
+            // The pods of helm test and of the preflight are Sexton's, too, and are neither scraped nor counted.
             containers(pod).any(|container| container["name"] == "sexton" && container["args"][0] == "run")
                 && !labels["app.kubernetes.io/name"].is_null()
         };
@@ -286,7 +286,8 @@ fn each_way_makes_what_it_needs() {
         ("PodMonitor", 1),
         ("PrometheusRule", 1),
     ];
-    let everything = [("ConfigMap", 2 + dashboards), ("PodMonitor", 1), ("PrometheusRule", 1), ("NetworkPolicy", 1)];
+    let everything =
+        [("ConfigMap", 4 + dashboards), ("PodMonitor", 1), ("PrometheusRule", 1), ("NetworkPolicy", 1), ("Job", 1)];
     let nothing = [("PodDisruptionBudget", 0), ("Service", 0), ("ServiceAccount", 0), ("Pod", 0)];
     assert_eq!(kinds("defaults"), with(&[]));
     assert_eq!(kinds("everything"), with(&everything));

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::helm::{NAMESPACE, RELEASE, Workers, chart, helm, parsed, root, said, template, values};
+use super::helm::{NAMESPACE, RELEASE, VERSIONS, Workers, chart, helm, parsed, root, said, template, values};
 
 /// What is in an archive: names, in order.
 fn names(archive: &std::path::Path) -> Vec<String> {
@@ -149,4 +149,41 @@ fn the_notes_say_what_to_do_next() {
     assert!(text.contains("helm -n jobs test shop --logs"), "{text}");
     assert!(!notes(&["-f", &values("nothing")]).contains("helm -n jobs test"));
     assert!(notes(&["-f", &values("sidecar")]).contains("-l sexton/sidecar=shop-sexton"));
+}
+
+#[test]
+fn what_the_readme_says_of_it_works() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let section = readme.split_once("\n## Deploy with Helm\n").unwrap().1.split_once("\n## ").unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let blocks = section.split("```yaml\n").skip(1).map(|block| block.split_once("```").unwrap().0);
+    let (mut rendered, example) = (0, root().join("helm/examples/workers"));
+    for block in blocks {
+        match block.lines().next().unwrap() {
+            "# values.yaml" => {
+                std::fs::write(&file, block).unwrap();
+                let made = template(&chart(), RELEASE, &["-f", &file.display().to_string()]);
+                made.unwrap_or_else(|error| panic!("{block}: {error}"));
+                rendered += 1;
+            }
+            "# Chart.yaml" => {
+                let told = parsed(block).remove(0);
+                let own = parsed(&std::fs::read_to_string(example.join("Chart.yaml")).unwrap()).remove(0);
+                assert_eq!(told["dependencies"], own["dependencies"]);
+            }
+            "# templates/deployment.yaml" => {
+                // The example asks first whether the dependency is there.
+                let own = std::fs::read_to_string(example.join("templates/deployment.yaml")).unwrap();
+                let own: Vec<&str> = own.lines().map(str::trim).collect();
+                for line in block.lines().skip(1).map(|line| line.trim().replace(" .Subcharts.sexton |", " . |")) {
+                    assert!(own.contains(&line.as_str()), "the example has no {line}");
+                }
+            }
+            other => panic!("what is {other}?"),
+        }
+    }
+    assert_eq!(rendered, 3);
+    // The newest Kubernetes that is named is the newest that manifests are held against.
+    assert!(section.contains(&format!("Kubernetes {} to {}", VERSIONS[0], VERSIONS[1])));
 }

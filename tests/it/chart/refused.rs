@@ -49,6 +49,8 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("{ mode: sidecar, networkPolicy: { enabled: true } }", &["it would be a policy for the workers"]),
     // Secrets. What was given is not printed.
     ("config: { sources: [{ name: a, smallage: { url: 'redis://a', password: hunter2 } }] }", &["password_file"]),
+    ("config: { sources: [{ name: a, smallage: { sentinel: { password: hunter2 } } }] }", &["password_file"]),
+    ("config: { sources: [{ name: a, smallage: { url: 'redis+sentinel://u:hunter2@a,b/m' } }] }", &["without its"]),
     ("config: { sources: [{ name: a, smallage: { url: 'redis://:hunter2@a' } }] }", &["a URL without its password"]),
     ("config: { sources: [{ name: a, smallage: { url: 'rediss://u:hunter2@a:6380/1' } }] }", &["url_file"]),
     ("config: { hooks: [{ name: a, url: 'https://u:hunter2@a/in' }] }", &["a URL without its password"]),

@@ -12,10 +12,10 @@ use tempfile::TempDir;
 use super::{
     cases::all,
     containers,
-    helm::{RELEASE, chart, one, parsed, template, values},
+    helm::{RELEASE, chart, config_map, one, parsed, template, values},
     items, pods,
 };
-use crate::support::process::{Process, command};
+use crate::support::process::{Http, Process, command};
 
 /// A ConfigMap's volume.
 struct Volume {
@@ -168,6 +168,31 @@ fn sexton_takes_every_configuration_and_every_rule_that_the_chart_writes() {
     assert!(checked >= 18, "{checked}");
 }
 
+#[test]
+fn a_preflight_lets_through_what_sexton_takes_and_nothing_else() {
+    let checked = |more: &[&str]| {
+        let more = [&["--set", "preflight.enabled=true,test.enabled=false"], more].concat();
+        let documents = parsed(&template(&chart(), RELEASE, &more).unwrap());
+        // What is checked is what will be.
+        for what in ["-config", "-rules"] {
+            let preflight = one(&documents, "ConfigMap", &format!("-preflight{what}"));
+            assert_eq!(preflight["data"].as_object().unwrap(), config_map(&documents, what));
+        }
+        let pod = Pod::of(&documents, "check");
+        assert_eq!(pod.arguments, ["check"]);
+        let output = pod.command().output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(checked(&["--set", "shippedRules=true"]).0, 0);
+    for (more, says) in [
+        (r#"rules={"10.yaml":{"retry":[{"name":"a","min_aeg":"5m"}]}}"#, "/etc/sexton/rules/10.yaml:"),
+        (r#"config.sample_every="often""#, "sexton.yaml:"),
+    ] {
+        let (code, error) = checked(&["--set-json", more]);
+        assert!(code == 78 && error.contains(says), "{more}: {code}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn an_upgrade_with_other_rules_is_taken_up_without_a_restart() {
     let release = |more: &[&str]| parsed(&template(&chart(), RELEASE, more).unwrap());
@@ -175,11 +200,18 @@ async fn an_upgrade_with_other_rules_is_taken_up_without_a_restart() {
     let mut pod = Pod::of(&before, "run");
     let sexton = Process::start(&mut pod.command());
     sexton.says("sexton is up").await;
+    // It answers what the kubelet asks.
+    let address = |line: &str| serde_json::from_str::<Value>(line).ok()?["address"].as_str()?.parse().ok();
+    let http = Http(sexton.line("its address", address).await);
+    let container = &one(&before, "Deployment", "")["spec"]["template"]["spec"]["containers"][0];
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        http.answers(container[probe]["httpGet"]["path"].as_str().unwrap(), 200).await;
+    }
     // Files come, change, and go; what they are in for Sexton is one folder.
     let mut upgrade = async |more: &[&str], wanted: &str| {
         let after = release(more);
         assert_eq!(one(&before, "Deployment", ""), one(&after, "Deployment", ""), "nothing restarts");
-        pod.rules.hold(one(&after, "ConfigMap", "-rules")["data"].as_object().unwrap());
+        pod.rules.hold(config_map(&after, "-rules"));
         let taken = |line: &str| {
             let line: Value = serde_json::from_str(line).ok()?;
             (line["message"] == wanted).then(|| (line["rules"].clone(), line["added"].clone(), line["removed"].clone()))

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     cases::all,
-    helm::{RELEASE, chart, documents, one, parsed, root, template, values},
+    helm::{RELEASE, chart, config_map, documents, one, parsed, root, template, values},
     items,
 };
 
@@ -22,9 +22,9 @@ fn as_map(files: BTreeMap<String, String>) -> Map<String, Value> {
     files.into_iter().map(|(name, text)| (name, text.into())).collect()
 }
 
-/// The data of the ConfigMap with the rules files.
+/// The rules files.
 fn rules(documents: &[Value]) -> &Map<String, Value> {
-    one(documents, "ConfigMap", "-rules")["data"].as_object().unwrap()
+    config_map(documents, "-rules")
 }
 
 #[test]
@@ -86,8 +86,7 @@ fn the_configuration_is_the_values_and_where_the_rules_are() {
     let values = std::fs::read_to_string(values("everything")).unwrap();
     let mut wanted = parsed(&values).remove(0)["config"].take();
     wanted["rules"] = serde_json::json!(["/etc/sexton/rules"]);
-    let written = one(&all()["everything"].documents, "ConfigMap", "-config");
-    let written = written["data"]["sexton.yaml"].as_str().unwrap();
+    let written = config_map(&all()["everything"].documents, "-config")["sexton.yaml"].as_str().unwrap();
     assert_eq!(parsed(written), [wanted]);
     // Large numbers stay numbers that Sexton reads.
     assert!(written.contains("cap: 10000000\n") && written.contains("max_entries: 1000000000\n"), "{written}");
