@@ -29,7 +29,8 @@ without a restart.
 {{- range $name := $wanted -}}
 {{- $name = trimSuffix ".yaml" $name -}}
 {{- if not (hasKey $shipped $name) -}}
-{{- fail (printf "shippedRules: there are no shipped rules called %q; there are: %s" $name (keys $shipped | sortAlpha | join ", ")) -}}
+{{- $known := keys $shipped | sortAlpha | join ", " -}}
+{{- fail (printf "shippedRules: there are no shipped rules called %q; there are: %s" $name $known) -}}
 {{- end -}}
 {{- $_ := set $files (printf "%s.yaml" $name) (get $shipped $name) -}}
 {{- end -}}

@@ -6,13 +6,15 @@
 
 {{/* What everything is called; at most 46 characters, so that there are 63 with what is put behind it. */}}
 {{- define "sexton.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{ .Values.fullnameOverride | trunc 46 | trimSuffix "-" }}
-{{- else if contains (include "sexton.name" .) .Release.Name -}}
-{{ .Release.Name | trunc 46 | trimSuffix "-" }}
-{{- else -}}
-{{ printf "%s-%s" .Release.Name (include "sexton.name" .) | trunc 46 | trimSuffix "-" }}
-{{- end }}
+{{- $name := .Values.fullnameOverride -}}
+{{- if not $name -}}
+{{- $name = .Release.Name -}}
+{{- if not (contains (include "sexton.name" .) $name) -}}
+{{- $name = printf "%s-%s" $name (include "sexton.name" .) -}}
+{{- end -}}
+{{- end -}}
+{{- /* Names of releases may hold dots, those of Services may not. */ -}}
+{{ $name | replace "." "-" | trunc 46 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "sexton.serviceAccountName" -}}

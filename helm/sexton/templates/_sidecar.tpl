@@ -10,7 +10,8 @@ gives each template the dependency's own scope, `.Subcharts.sexton`:
       initContainers: {{- include "sexton.sidecar" .Subcharts.sexton | nindent 8 }}
       volumes:        {{- include "sexton.volumes" .Subcharts.sexton | nindent 8 }}
 
-helm/examples/workers is such a chart.
+helm/examples/workers is such a chart. Workers of two DLQs in one chart: the dependency twice, each under an alias, by
+which `.Subcharts` then knows it.
 */}}
 
 {{/* A list with one native sidecar: an init container that is kept running, and that workers do not wait for. */}}

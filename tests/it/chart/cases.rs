@@ -28,6 +28,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     ("none-running", RELEASE, &["--set", "replicas=0"]),
     ("named-like-the-chart", "sexton-orders", &[]),
     ("name-override", RELEASE, &["--set", "nameOverride=graves"]),
+    ("dotted-name", "shop.eu", &[]),
     ("long-name", LONG, &["@everything", "--set", "fullnameOverride="]),
     ("long-name-sidecar", LONG, &["@sidecar"]),
     ("service-monitor", RELEASE, &["--set", "serviceMonitor.enabled=true", "--set", "service.headless=true"]),

@@ -14,6 +14,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("serviceAccount: { automount: true }", &["additional properties 'automount' not allowed"]),
     ("securityContext: { privileged: true }", &["additional properties 'securityContext' not allowed"]),
     // Values that make no sense.
+    ("fullnameOverride: Sexton", &["/fullnameOverride", "does not match pattern"]),
     ("mode: daemonset", &["/mode", "value must be one of 'deployment', 'sidecar'"]),
     ("replicas: '2'", &["/replicas", "got string, want integer"]),
     ("replicas: -1", &["/replicas", "got -1, want 0"]),
