@@ -4,18 +4,25 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::{
     cases::all,
     containers,
-    helm::{RELEASE, chart, config_map, one, parsed, template, values},
+    helm::{RELEASE, Workers, chart, config_map, one, parsed, template, values},
     items, pods,
 };
-use crate::support::process::{Http, Process, command};
+use crate::support::{
+    SOON,
+    graveyard::{bury, letter},
+    process::{Http, Process, command},
+    receiver::Receiver,
+    redis::Redis,
+};
 
 /// A ConfigMap's volume.
 struct Volume {
@@ -108,6 +115,19 @@ impl Pod {
         Pod { folder, rules, arguments, env }
     }
 
+    /// Changes what a key of a Secret holds.
+    fn secret(&self, name: &str, value: &str) {
+        std::fs::write(self.folder.path().join("run/secrets/sexton").join(name), value).unwrap();
+    }
+
+    /// Starts the container; answers once it serves.
+    async fn start(&self) -> (Process, Http) {
+        let process = Process::start(&mut self.command());
+        let address = |line: &str| serde_json::from_str::<Value>(line).ok()?["address"].as_str()?.parse().ok();
+        let http = Http(process.line("its address", address).await);
+        (process, http)
+    }
+
     /// The container's command.
     fn command(&self) -> Command {
         let mut command = command();
@@ -198,11 +218,8 @@ async fn an_upgrade_with_other_rules_is_taken_up_without_a_restart() {
     let release = |more: &[&str]| parsed(&template(&chart(), RELEASE, more).unwrap());
     let before = release(&[]);
     let mut pod = Pod::of(&before, "run");
-    let sexton = Process::start(&mut pod.command());
-    sexton.says("sexton is up").await;
+    let (sexton, http) = pod.start().await;
     // It answers what the kubelet asks.
-    let address = |line: &str| serde_json::from_str::<Value>(line).ok()?["address"].as_str()?.parse().ok();
-    let http = Http(sexton.line("its address", address).await);
     let container = &one(&before, "Deployment", "")["spec"]["template"]["spec"]["containers"][0];
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         http.answers(container[probe]["httpGet"]["path"].as_str().unwrap(), 200).await;
@@ -223,4 +240,32 @@ async fn an_upgrade_with_other_rules_is_taken_up_without_a_restart() {
     let (_, _, removed) = upgrade(&["--set", "shippedRules=false"], "the alert rules have changed").await;
     assert!(removed.as_str().unwrap().contains("rising-fast"), "{removed}");
     assert!(pod.rules.folder.join("none.yaml").exists() && !pod.rules.folder.join("50-alerts.yaml").exists());
+}
+
+#[tokio::test]
+async fn the_sidecars_of_workers_pods_watch_their_dlq_and_hand_over() {
+    let (redis, receiver) = (Redis::start().await, Receiver::start().await);
+    let hooks = json!([{"name": "oncall", "url": receiver.url(), "secret_file": "/run/secrets/sexton/oncall/secret"}]);
+    let more = format!("sexton.config.hooks={hooks}");
+    let documents = parsed(&template(&Workers::built().chart(), RELEASE, &["--set-json", &more]).unwrap());
+    let mut sidecars = Vec::new();
+    for _ in 0..2 {
+        let pod = Pod::of(&documents, "run");
+        pod.secret("orders-redis/url", &redis.url());
+        let (process, http) = pod.start().await;
+        // The first one leads before there is a second one.
+        let leads = if sidecars.is_empty() { 1.0 } else { 0.0 };
+        http.metric_is("sexton_leader", &[("source", "orders")], leads).await;
+        sidecars.push((pod, process, http));
+    }
+    bury(&mut redis.connect().await, "lrs", &letter("lrs", 0)).await;
+    let told = receiver.until(SOON, |requests| !requests.is_empty()).await;
+    assert!(told[0].is_signed_with(SECRETS.iter().find(|(name, _)| *name == "oncall/secret").unwrap().1));
+    let (_pod, mut first, _) = sidecars.remove(0);
+    first.terminate();
+    let grace = &one(&documents, "Deployment", RELEASE)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
+    let ended = first.end_within(Duration::from_secs(grace.as_u64().unwrap())).await;
+    assert!(ended.success(), "{ended}");
+    let (_, _, second) = &sidecars[0];
+    second.metric_is("sexton_leader", &[("source", "orders")], 1.0).await;
 }
