@@ -21,4 +21,5 @@ pub mod retry;
 pub mod rule;
 pub mod sidecar;
 pub mod smallage;
+pub mod tls;
 pub mod triage;

@@ -73,6 +73,7 @@ fn dependencies_point_one_way() {
         ("rule", &["clock", "letter", "event"]),
         ("event", &["letter"]),
         ("clock", &["letter"]),
+        ("tls", &[]),
         ("alert", &["clock", "event", "letter", "rule"]),
         ("config", &["alert", "clock", "event", "letter", "rule"]),
         ("ledger", &["alert", "clock", "event", "letter", "rule"]),
@@ -80,8 +81,8 @@ fn dependencies_point_one_way() {
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
         ("triage", &["alert", "clock", "config", "delivery", "event", "ledger", "letter", "retry", "rule"]),
         ("metrics", &["ledger", "letter"]),
-        ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule"]),
-        ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
+        ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule", "tls"]),
+        ("hook", &["clock", "config", "delivery", "event", "letter", "rule", "tls"]),
         (
             "loops",
             &[
@@ -99,7 +100,7 @@ fn dependencies_point_one_way() {
             "cli",
             &[
                 "alert", "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "retry", "rule",
-                "sidecar", "smallage", "triage",
+                "sidecar", "smallage", "tls", "triage",
             ],
         ),
         ("main", &[]),
@@ -121,6 +122,8 @@ fn each_outside_library_has_one_owner() {
     let owners: &[(&str, &[&str])] = &[
         ("redis", &["smallage", "demo"]),
         ("reqwest", &["hook"]),
+        ("tower_layer", &["hook"]),
+        ("tower_service", &["hook"]),
         ("axum", &["http", "demo"]),
         // What the API answers with describes itself.
         ("utoipa", &["http", "triage", "ledger", "event"]),
