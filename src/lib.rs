@@ -21,5 +21,4 @@ pub mod retry;
 pub mod rule;
 pub mod sidecar;
 pub mod smallage;
-pub mod tls;
 pub mod triage;

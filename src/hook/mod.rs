@@ -5,6 +5,7 @@
 
 mod answer;
 mod client;
+mod flaw;
 mod format;
 mod outcome;
 mod probe;
@@ -13,6 +14,7 @@ mod select;
 mod sign;
 
 pub use client::{Client, ClientError, Sent};
+pub use flaw::Flaw;
 pub use format::{Body, body, newest_alone, reminded_every, spacing};
 pub use outcome::{of_status, retry_after};
 pub use probe::{Unreached, reach};

@@ -15,11 +15,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 use url::Host;
 
-use super::client::{chain, http};
-use crate::{
-    config::HookConfig,
-    tls::{Flaw, io_kind},
+use super::{
+    client::{chain, http},
+    flaw::{Flaw, io_kind},
 };
+use crate::config::HookConfig;
 
 /// Why a receiver cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

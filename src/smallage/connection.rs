@@ -68,15 +68,6 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub(super) enum Knock {
-    /// A file with a secret or a certificate cannot be used, so none was tried.
-    Unready(StoreError),
-    /// The try failed.
-    Failed(redis::RedisError),
-}
-
 struct Failed {
     error: StoreError,
     next_try: Instant,
@@ -123,20 +114,15 @@ impl Connection {
     }
 
     /// Runs several commands in one go; one answer for each, errors of the server ([`Value::ServerError`]) among them.
-    pub(super) async fn run_each(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+    pub(super) async fn answers_of(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let (mut connection, generation) = self.open().await?;
         let answers = connection.req_packed_commands(commands, 0, commands.len()).await;
         self.taken(generation, answers).await
     }
 
-    /// Connects and hangs up, with no regard to earlier tries. Gives the library's own error, which tells a person more
-    /// than what a loop does about it.
-    pub(super) async fn knock(&self) -> std::result::Result<(), Knock> {
-        let client = client(&self.config).map_err(Knock::Unready)?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(self.response_timeout));
-        client.get_multiplexed_async_connection_with_config(&config).await.map(drop).map_err(Knock::Failed)
+    /// Connects and hangs up, with no regard to earlier tries.
+    pub(super) async fn knock(&self) -> Result<()> {
+        self.connect().await.map(drop)
     }
 
     /// Runs a script by its digest, and by its text where the server does not know it (a restart, SCRIPT FLUSH).

@@ -73,7 +73,6 @@ fn dependencies_point_one_way() {
         ("rule", &["clock", "letter", "event"]),
         ("event", &["letter"]),
         ("clock", &["letter"]),
-        ("tls", &[]),
         ("alert", &["clock", "event", "letter", "rule"]),
         ("config", &["alert", "clock", "event", "letter", "rule"]),
         ("ledger", &["alert", "clock", "event", "letter", "rule"]),
@@ -81,8 +80,8 @@ fn dependencies_point_one_way() {
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
         ("triage", &["alert", "clock", "config", "delivery", "event", "ledger", "letter", "retry", "rule"]),
         ("metrics", &["ledger", "letter"]),
-        ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule", "tls"]),
-        ("hook", &["clock", "config", "delivery", "event", "letter", "rule", "tls"]),
+        ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule"]),
+        ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
         (
             "loops",
             &[
@@ -100,7 +99,7 @@ fn dependencies_point_one_way() {
             "cli",
             &[
                 "alert", "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "retry", "rule",
-                "sidecar", "smallage", "tls", "triage",
+                "sidecar", "smallage", "triage",
             ],
         ),
         ("main", &[]),

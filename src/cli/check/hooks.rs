@@ -10,10 +10,9 @@ use crate::{
     config::{Format, HookConfig, SecretSource},
     delivery::Outcome,
     event::Event,
-    hook::{Client, Sent, Unreached, reach},
+    hook::{Client, Flaw, Sent, Unreached, reach},
     ledger::Level,
     letter::Millis,
-    tls::Flaw,
 };
 
 /// What a test came to.

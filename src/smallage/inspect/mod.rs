@@ -25,8 +25,8 @@ const TIMES: usize = 3;
 #[async_trait]
 impl Inspect for Smallage {
     async fn inspect(&self, tell: &mut (dyn FnMut(Finding) + Send)) {
-        if let Err(knock) = self.commands.knock().await {
-            tell(reach::unreachable(&self.config, &knock).await);
+        if let Err(error) = self.commands.knock().await {
+            tell(reach::unreachable(&self.config, &error).await);
             return;
         }
         // What follows may still find the connection gone; then that is told, and what was found before stays.
@@ -55,11 +55,11 @@ impl Smallage {
         for tried in &tries {
             commands.add_command(tried.command.clone());
         }
-        let answers = self.commands.run_each(&commands).await?;
+        let answers = self.commands.answers_of(&commands).await?;
         rights::judge(&self.keys, &user, &tries, &answers).into_iter().for_each(&mut *tell);
         let is_replica = info.as_ref().is_some_and(Info::is_replica);
         writes::judge(&answers, is_replica).into_iter().for_each(&mut *tell);
-        let found = self.commands.run_each(&data::reads(&self.keys)).await?;
+        let found = self.commands.answers_of(&data::reads(&self.keys)).await?;
         let mut traces = data::Data::of(&self.keys, found);
         if !traces.has_trace() {
             traces.framework_leads = self.framework_leads().await?;
@@ -77,7 +77,7 @@ impl Smallage {
         let mut best: Option<clock::Sight> = None;
         for _ in 0..TIMES {
             let began = monotonic();
-            let answer = self.commands.run_each(pipe().cmd("TIME")).await?.pop();
+            let answer = self.commands.answers_of(pipe().cmd("TIME")).await?.pop();
             let round_trip = monotonic().duration_since(began);
             let here = wall_clock();
             let Some(store) = answer.and_then(|answer| reply::Reply::array(answer).ok()?.time().ok()) else {
@@ -129,7 +129,7 @@ impl Smallage {
 
     /// One command's answer, which may be an error of the server's.
     async fn one(&self, command: redis::Cmd) -> Result<Value> {
-        let answer = self.commands.run_each(pipe().add_command(command)).await?.pop();
+        let answer = self.commands.answers_of(pipe().add_command(command)).await?.pop();
         answer.ok_or_else(|| StoreError::Unexpected("no answer".to_owned()))
     }
 }

@@ -1,73 +1,69 @@
 //! Why a Redis cannot be reached, in the words of the one who must mend it.
 
-use std::io;
+use std::{io, time::Duration};
 
-use redis::{ErrorKind, RedisError};
+use tokio::net::{TcpStream, lookup_host};
 
 use crate::{
     config::SmallageConfig,
     ledger::{Aspect, Finding, StoreError},
-    smallage::{connection::Knock, trouble::sort_error},
-    tls::{Flaw, io_kind},
 };
 
-/// What keeps us out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Why {
-    /// The host's name means nothing to us.
-    Name,
+/// How long one address is tried; the whole connection has failed already.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How far one gets with a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    /// It has no address.
+    NoAddress,
     /// Nobody listens there.
     Refused,
-    /// There is no such socket.
-    NoSocket,
-    /// We may not use the socket.
-    Forbidden,
     /// Nothing comes back.
     Silent,
-    /// It hangs up at once.
-    HangsUp,
-    /// TLS with it fails.
-    Tls(Flaw),
-    /// User or password are wrong.
-    Password,
-    /// It wants a password, and we have none.
-    NoPassword,
-    /// We may not do what a connection begins with.
-    NoRights,
-    /// It has too many clients.
-    Full,
-    /// It is reading its data.
-    Loading,
-    /// Something else.
-    Other,
+    /// Somebody listens there: the trouble is further on.
+    Listens,
 }
 
-/// What keeps us out, and what to do about it.
-pub(super) async fn unreachable(config: &SmallageConfig, knock: &Knock) -> Finding {
-    let place = place(config);
-    let at = place.as_ref().map_or_else(|| "the store".to_owned(), |(host, port)| format!("{host}:{port}"));
-    let error = match knock {
-        Knock::Unready(error) => {
-            return Finding::unusable(Aspect::Reach, error.to_string(), "mend the file, or the path to it");
+/// What keeps us out, and what to do about it. `error` is what a whole try to connect came to.
+pub(super) async fn unreachable(config: &SmallageConfig, error: &StoreError) -> Finding {
+    let unusable = |message: String, help: String| Finding::unusable(Aspect::Reach, message, help);
+    // What the network itself has to say is said better by the network.
+    if let (StoreError::Unavailable(_), Some((host, port))) = (error, place(config)) {
+        let at = format!("{host}:{port}");
+        match network(&host, port).await {
+            Network::NoAddress => {
+                return unusable(
+                    format!("no address is known for its host, {host}"),
+                    "mend the host's name in `url`, or the DNS of where Sexton runs (a service of another namespace is \
+                     SERVICE.NAMESPACE)"
+                        .to_owned(),
+                );
+            }
+            Network::Refused => {
+                return unusable(
+                    format!("the connection to {at} is refused: nothing listens there"),
+                    "start Redis, or mend host and port in `url`".to_owned(),
+                );
+            }
+            Network::Silent => {
+                return unusable(
+                    format!("nothing comes back from {at}"),
+                    "look whether a firewall or a NetworkPolicy drops the connection".to_owned(),
+                );
+            }
+            Network::Listens => {}
         }
-        Knock::Failed(error) => error,
-    };
-    let mut why = why(error);
-    // The library gives what the resolver said as any other trouble of the network, so the resolver is asked again.
-    if why == Why::Other
-        && let Some((host, port)) = &place
-        && tokio::net::lookup_host((host.as_str(), *port)).await.is_err()
-    {
-        why = Why::Name;
     }
-    let said = match sort_error(error).0 {
-        StoreError::Unavailable(said)
-        | StoreError::NoWrites(said)
-        | StoreError::Denied(said)
-        | StoreError::Unexpected(said) => said,
-        other => other.to_string(),
+    let user = user(config);
+    let help = match error {
+        StoreError::Denied(_) => format!(
+            "mend `username` and `password` of the source, or its files, or the user on Redis: ACL GETUSER {user}"
+        ),
+        StoreError::NoWrites(_) => "let it take writes again; its log says more".to_owned(),
+        _ => "look at Redis's own log, and whether `url` and `tls` are right".to_owned(),
     };
-    tell(&why, &at, &said, &user(config))
+    unusable(error.to_string(), help)
 }
 
 /// The connection was lost in the middle.
@@ -75,7 +71,7 @@ pub(super) fn lost(error: &StoreError) -> Finding {
     Finding::unusable(
         Aspect::Reach,
         format!("it broke off in the middle: {error}"),
-        "try again; if it comes again, look at the server's log",
+        "check again; if it comes again, look at Redis's own log",
     )
 }
 
@@ -101,103 +97,23 @@ fn place(config: &SmallageConfig) -> Option<(String, u16)> {
     Some((host.trim_matches(['[', ']']).to_owned(), url.port().unwrap_or(USUAL_PORT)))
 }
 
-fn why(error: &RedisError) -> Why {
-    match error.code() {
-        Some("WRONGPASS") => return Why::Password,
-        Some("NOAUTH") => return Why::NoPassword,
-        Some("NOPERM") => return Why::NoRights,
-        Some("LOADING") => return Why::Loading,
-        _ => {}
-    }
-    if error.kind() == ErrorKind::AuthenticationFailed {
-        return Why::Password;
-    }
-    // It says so in plain words, without a code.
-    if error.detail().is_some_and(|detail| detail.contains("max number of clients")) {
-        return Why::Full;
-    }
-    if let Some(flaw) = Flaw::of(error) {
-        return Why::Tls(flaw);
-    }
-    match io_kind(error) {
-        Some(io::ErrorKind::ConnectionRefused) => Why::Refused,
-        Some(io::ErrorKind::NotFound) => Why::NoSocket,
-        Some(io::ErrorKind::PermissionDenied) => Why::Forbidden,
-        Some(io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => {
-            Why::Silent
+async fn network(host: &str, port: u16) -> Network {
+    let Ok(mut addresses) = lookup_host((host, port)).await else { return Network::NoAddress };
+    let Some(first) = addresses.next() else { return Network::NoAddress };
+    let mut worst = Network::Silent;
+    for address in std::iter::once(first).chain(addresses) {
+        match tokio::time::timeout(PATIENCE, TcpStream::connect(address)).await {
+            Ok(Ok(_)) => return Network::Listens,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => worst = Network::Refused,
+            Ok(Err(_)) | Err(_) => {}
         }
-        _ if error.is_timeout() => Why::Silent,
-        _ if error.is_connection_dropped() => Why::HangsUp,
-        _ => Why::Other,
     }
-}
-
-/// In words.
-fn tell(why: &Why, at: &str, said: &str, user: &str) -> Finding {
-    let (what, help) = match why {
-        Why::Name => (
-            "no address is known for its host".to_owned(),
-            "mend the host's name in `url`, or the DNS of where Sexton runs (in another namespace: \
-             HOST.NAMESPACE.svc)"
-                .to_owned(),
-        ),
-        Why::Refused => (
-            "the connection is refused: nothing listens there".to_owned(),
-            "start Redis, or mend the port in `url`".to_owned(),
-        ),
-        Why::NoSocket => ("there is no such socket".to_owned(), "start Redis, or mend the path in `url`".to_owned()),
-        Why::Forbidden => (
-            "this user of the system may not use the socket".to_owned(),
-            "give the socket wider rights (unixsocketperm)".to_owned(),
-        ),
-        Why::Silent => (
-            "nothing comes back".to_owned(),
-            "look whether a firewall or a NetworkPolicy drops the connection, and whether Redis hangs".to_owned(),
-        ),
-        Why::HangsUp => (
-            "it closes new connections at once".to_owned(),
-            "it may have reached its limit (maxclients), speak TLS (rediss://), or be no Redis".to_owned(),
-        ),
-        Why::Tls(flaw) => {
-            let help = match flaw {
-                Flaw::Expired => "renew it",
-                Flaw::NotYet => "look at this machine's clock, or wait",
-                Flaw::Issuer => "name the authority's file: tls: { ca: FILE }",
-                Flaw::Name => "connect by a name that it is for, or have it made anew",
-                Flaw::Certificate(_) => "have it made anew",
-                Flaw::NoTls => "write redis:// in `url`, or name the port that speaks TLS",
-                Flaw::Handshake(_) => "look whether it wants a client's certificate: tls: { cert: FILE, key: FILE }",
-            };
-            (flaw.said(), help.to_owned())
-        }
-        Why::Password => (
-            format!("the user {user} or the password is wrong (WRONGPASS)"),
-            "mend `username` and `password` of the source, or the user on Redis".to_owned(),
-        ),
-        Why::NoPassword => (
-            "it wants a password (NOAUTH)".to_owned(),
-            "give the source `username` and `password`, or `password_file`".to_owned(),
-        ),
-        Why::NoRights => (
-            format!("the user {user} may not do what a connection begins with: {said}"),
-            format!("if `url` ends with a database number: ACL SETUSER {user} +select"),
-        ),
-        Why::Full => (
-            "it has reached its limit of clients (maxclients)".to_owned(),
-            "raise maxclients, or find who opens so many connections (CLIENT LIST)".to_owned(),
-        ),
-        Why::Loading => (
-            "it is still reading its data from disk (LOADING)".to_owned(),
-            "wait until it has read all, and check again".to_owned(),
-        ),
-        Why::Other => (said.to_owned(), "look at the server's log, and at `url`".to_owned()),
-    };
-    Finding::unusable(Aspect::Reach, format!("{at} cannot be used: {what}"), help)
+    worst
 }
 
 #[cfg(test)]
 mod tests {
-    use redis::ServerErrorKind;
+    use tokio::net::TcpListener;
 
     use super::*;
     use crate::config::{Secret, SecretSource};
@@ -225,44 +141,20 @@ mod tests {
         assert_eq!(user(&named), "anna");
     }
 
-    #[test]
-    fn an_error_of_the_library_has_its_reason() {
-        let tls = |error: rustls::Error| RedisError::from(io::Error::other(error));
-        let certificate = rustls::Error::InvalidCertificate;
-        let io = |kind: io::ErrorKind| RedisError::from(io::Error::from(kind));
-        let said = |code: &str| redis::make_extension_error(code.to_owned(), Some("it says".to_owned()));
-        for (error, expected) in [
-            (io(io::ErrorKind::ConnectionRefused), Why::Refused),
-            (io(io::ErrorKind::NotFound), Why::NoSocket),
-            (io(io::ErrorKind::PermissionDenied), Why::Forbidden),
-            (io(io::ErrorKind::TimedOut), Why::Silent),
-            (io(io::ErrorKind::UnexpectedEof), Why::HangsUp),
-            (io(io::ErrorKind::ConnectionReset), Why::HangsUp),
-            (tls(certificate(rustls::CertificateError::Expired)), Why::Tls(Flaw::Expired)),
-            (tls(certificate(rustls::CertificateError::UnknownIssuer)), Why::Tls(Flaw::Issuer)),
-            (tls(certificate(rustls::CertificateError::NotValidForName)), Why::Tls(Flaw::Name)),
-            (
-                RedisError::from(rustls::Error::HandshakeNotComplete),
-                Why::Tls(Flaw::Handshake("handshake not complete".to_owned())),
-            ),
-            (RedisError::from((ErrorKind::AuthenticationFailed, "x")), Why::Password),
-            (said("WRONGPASS"), Why::Password),
-            (said("NOAUTH"), Why::NoPassword),
-            (said("NOPERM"), Why::NoRights),
-            (said("LOADING"), Why::Loading),
-            (said("ODD"), Why::Other),
-            (
-                RedisError::from((
-                    ErrorKind::Server(ServerErrorKind::ResponseError),
-                    "x",
-                    "max number of clients reached".to_owned(),
-                )),
-                Why::Full,
-            ),
-        ] {
-            assert_eq!(why(&error), expected, "{error}");
-            let finding = tell(&expected, "h:1", "it says", "sexton");
-            assert!(finding.unusable && finding.help.is_some() && finding.message.starts_with("h:1 cannot be used: "));
-        }
+    #[tokio::test]
+    async fn the_network_says_how_far_one_gets() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(network("127.0.0.1", port).await, Network::Listens);
+        drop(listener);
+        assert_eq!(network("127.0.0.1", port).await, Network::Refused);
+        assert_eq!(network("redis.invalid", 6379).await, Network::NoAddress);
+        let gone = StoreError::Unavailable("it says".to_owned());
+        let finding = unreachable(&config(&format!("redis://:hush@127.0.0.1:{port}")), &gone).await;
+        assert!(finding.unusable && finding.message.contains("is refused"), "{finding:?}");
+        let denied = StoreError::Denied("WRONGPASS".to_owned());
+        let finding = unreachable(&config(&format!("redis://sexton:hush@127.0.0.1:{port}")), &denied).await;
+        assert_eq!(finding.message, "the store refuses us: WRONGPASS");
+        assert!(finding.help.is_some_and(|help| help.ends_with("ACL GETUSER sexton")));
     }
 }

@@ -1,13 +1,13 @@
-//! What is wrong with a TLS connection, read out of whatever error it comes wrapped in. For those who tell people.
+//! What is wrong with a connection, read out of whatever error it comes wrapped in.
 
-use std::{error::Error, io, sync::Arc};
+use std::{error::Error, io};
 
 use rustls::CertificateError;
 
 /// Errors deep inside of others; more are none of ours.
 const DEEPEST: usize = 16;
 
-/// What is wrong.
+/// What is wrong with TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// The certificate is too old.
@@ -28,7 +28,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// The flaw that an error is about, if it is about TLS.
-    pub fn of(error: &(dyn Error + 'static)) -> Option<Flaw> {
+    pub(super) fn of(error: &(dyn Error + 'static)) -> Option<Flaw> {
         let mut next = Some(error);
         for _ in 0..DEEPEST {
             let error = next?;
@@ -71,7 +71,7 @@ impl From<&rustls::Error> for Flaw {
 }
 
 /// The kind of trouble of the network that an error is about, if it is about that.
-pub fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
+pub(super) fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     let (mut next, mut kind) = (Some(error), None);
     for _ in 0..DEEPEST {
         let Some(error) = next else { break };
@@ -84,14 +84,11 @@ pub fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
 
 /// What an error is wrapped around.
 fn within<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
-    // Of a shared error, and of one that was made one of the network's, the cause is not what it is wrapped around.
-    if let Some(shared) = error.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
-        return Some(shared.as_ref());
+    // Of one that was made one of the network's, the cause is not what it is wrapped around.
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => Some(inner),
+        None => error.source(),
     }
-    if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-        return Some(inner);
-    }
-    error.source()
 }
 
 #[cfg(test)]
@@ -100,7 +97,7 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("around")]
-    struct Around(#[source] Arc<dyn Error + Send + Sync>);
+    struct Around(#[source] Box<dyn Error + Send + Sync>);
 
     #[test]
     fn a_flaw_is_found_however_deep_it_lies() {
@@ -115,7 +112,7 @@ mod tests {
             (rustls::Error::HandshakeNotComplete, Flaw::Handshake("handshake not complete".to_owned())),
         ] {
             assert_eq!(Flaw::of(&error), Some(expected.clone()));
-            let wrapped = Around(Arc::new(io::Error::other(io::Error::other(error))));
+            let wrapped = Around(Box::new(io::Error::other(io::Error::other(error))));
             assert_eq!(Flaw::of(&wrapped), Some(expected));
         }
         assert_eq!(Flaw::of(&io::Error::from(io::ErrorKind::ConnectionRefused)), None);
@@ -124,7 +121,7 @@ mod tests {
     #[test]
     fn the_innermost_trouble_of_the_network_counts() {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-        for error in [refused(), io::Error::other(refused()), io::Error::other(Around(Arc::new(refused())))] {
+        for error in [refused(), io::Error::other(refused()), io::Error::other(Around(Box::new(refused())))] {
             assert_eq!(io_kind(&error), Some(io::ErrorKind::ConnectionRefused), "{error:?}");
         }
         assert_eq!(io_kind(&rustls::Error::HandshakeNotComplete), None);
