@@ -121,6 +121,8 @@ fn each_outside_library_has_one_owner() {
     let owners: &[(&str, &[&str])] = &[
         ("redis", &["smallage", "demo"]),
         ("reqwest", &["hook"]),
+        ("tower_layer", &["hook"]),
+        ("tower_service", &["hook"]),
         ("axum", &["http", "demo"]),
         // What the API answers with describes itself.
         ("utoipa", &["http", "triage", "ledger", "event"]),

@@ -9,6 +9,7 @@ pub(crate) mod hooks;
 pub(crate) mod lanes;
 pub(crate) mod ledger;
 pub(crate) mod lookout;
+pub(crate) mod monitor;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
