@@ -9,6 +9,7 @@ mod architecture;
 mod cli;
 mod closed_loop;
 mod crashes;
+mod dashboard;
 mod declared_keys;
 mod delivery;
 mod demo;
