@@ -79,7 +79,7 @@ fn dependencies_point_one_way() {
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
         ("triage", &["alert", "clock", "config", "delivery", "event", "ledger", "letter", "retry", "rule"]),
-        ("metrics", &["ledger", "letter"]),
+        ("metrics", &["clock", "ledger", "letter"]),
         ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule"]),
         ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
         (
