@@ -13,69 +13,12 @@ use sexton::{
     },
     letter::Millis,
 };
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    net::UnixStream,
-};
 
 use crate::support::{
     graveyard::{Fields, bury, letter},
-    redis::Redis,
+    monitor::{Monitor, Monitored},
     yard::{NS, QUEUE, Yard, anna, smallage, spent, waits, wanted},
 };
-
-/// What `MONITOR` tells of, one line a command.
-struct Monitor(BufReader<UnixStream>);
-
-impl Monitor {
-    async fn of(redis: &Redis) -> Monitor {
-        let mut stream = UnixStream::connect(redis.socket()).await.unwrap();
-        stream.write_all(b"MONITOR\r\n").await.unwrap();
-        let mut monitor = Monitor(BufReader::new(stream));
-        assert_eq!(monitor.line().await, "+OK");
-        monitor
-    }
-
-    async fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        self.0.read_until(b'\n', &mut line).await.unwrap();
-        String::from_utf8_lossy(&line).trim_end().to_owned()
-    }
-
-    /// Whether a script made it, and its words, for every command up to this one.
-    async fn until(&mut self, last: &str) -> Vec<(bool, Vec<String>)> {
-        let mut commands = Vec::new();
-        loop {
-            let line = self.line().await;
-            let (head, words) = line.split_once("] ").unwrap();
-            let words = words_of(words);
-            if words.get(1).is_some_and(|word| word == last) {
-                return commands;
-            }
-            commands.push((head.ends_with(" lua"), words));
-        }
-    }
-}
-
-/// The quoted words of a line; what is escaped in them stays as it is shown.
-fn words_of(text: &str) -> Vec<String> {
-    let (mut words, mut word, mut quoted, mut escaped) = (Vec::new(), String::new(), false, false);
-    for c in text.chars() {
-        match (quoted, c) {
-            (true, '"') if !escaped => {
-                words.push(std::mem::take(&mut word));
-                quoted = false;
-            }
-            (true, c) => {
-                escaped = c == '\\' && !escaped;
-                word.push(c);
-            }
-            (false, '"') => quoted = true,
-            (false, _) => {}
-        }
-    }
-    words
-}
 
 /// Has every script do everything it can.
 async fn tour(yard: &mut Yard) {
@@ -199,7 +142,7 @@ async fn scripts_touch_only_the_keys_they_are_given() {
     let _: Option<String> = yard.con.get("the end").await.unwrap();
     let mut given = BTreeSet::new();
     let (mut scripts, mut touched) = (BTreeSet::new(), BTreeMap::<String, u32>::new());
-    for (by_script, words) in monitor.until("the end").await {
+    for Monitored { by_script, words, .. } in monitor.until("the end").await {
         let command = words[0].to_uppercase();
         if !by_script {
             if command.starts_with("EVAL") {
