@@ -180,10 +180,7 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         logging::init_verbose(color);
     }
     match &cli.command {
-        Command::Run(args) => {
-            let config = args.source.config(env)?;
-            wait_for(Threads::Many, run::run(config, args, color))
-        }
+        Command::Run(args) => wait_for(Threads::Many, run::run(args, env, color)),
         Command::Check(args) => check::check(&args.source.config(env)?, io),
         Command::Ls(args) => {
             let (sources, rules) = args.source.sources_and_known_rules(env)?;

@@ -33,9 +33,11 @@ const APART: Duration = Duration::from_millis(500);
 /// The same when it was given up: however few they are, the lease is to be taken at once.
 const APART_AT_ONCE: Duration = Duration::from_millis(100);
 /// What requests in flight get to end by themselves when Sexton is told to stop.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_millis(2_500);
+/// What the loops get in all to come to rest, these requests and saving what became of them included.
+const REST: Duration = Duration::from_secs(3);
 /// How long giving the lease up may take; a store that does not answer lets it run out.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What a source is told of while Sexton runs.
 #[derive(Clone)]
@@ -209,7 +211,7 @@ impl Watch {
         let mut renewal = JoinSet::new();
         self.spawn_loop(&mut renewal, &keep, Box::new(renew));
 
-        let term = CancellationToken::new();
+        let (term, stop) = (CancellationToken::new(), self.stop.clone());
         let mut work = JoinSet::new();
         let ended = tokio::select! {
             attached = self.attach(lease) => match attached {
@@ -217,7 +219,7 @@ impl Watch {
                     self.metrics.leads(&source, true, &self.hook_names());
                     self.spawn_loops(&mut work, &term, lease, attached)?;
                     tokio::select! {
-                        () = self.stop.cancelled() => Ended::Stopped,
+                        () = stop.cancelled() => Ended::Stopped,
                         ended = first(&mut work) => ended?,
                         ended = first(&mut renewal) => ended?,
                     }
@@ -225,6 +227,8 @@ impl Watch {
                 Err(ended) => ended,
             },
             ended = first(&mut renewal) => ended?,
+            // Also in the middle of an answer that may not come: attaching can be broken off anywhere.
+            () = stop.cancelled() => Ended::Stopped,
         };
         term.cancel();
         match ended {
@@ -246,7 +250,7 @@ impl Watch {
                     }
                     anyhow::Ok(())
                 };
-                if let Ok(rest) = tokio::time::timeout(GRACE * 2, rest).await {
+                if let Ok(rest) = tokio::time::timeout(REST, rest).await {
                     rest?;
                 }
                 work.shutdown().await;
