@@ -45,6 +45,7 @@ use crate::{
     config::{Env, ForRules, ProcessEnv},
     demo,
     triage::Measure,
+    version::with_revision,
 };
 
 /// Work that was left behind when a command ended gets this long.
@@ -72,7 +73,7 @@ Exit codes:
   78  the configuration is wrong";
 
 #[derive(Parser, Clone, Debug)]
-#[command(name = "sexton", version, about = ABOUT, after_help = NOTES)]
+#[command(name = "sexton", version, long_version = with_revision(), about = ABOUT, after_help = NOTES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

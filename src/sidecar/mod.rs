@@ -20,6 +20,7 @@ use crate::{
     http::{self, Serving},
     metrics::Metrics,
     smallage,
+    version::{VERSION, revision},
 };
 
 /// How long coming to rest may take in all, from being told to: less than the five seconds that a pod may have left for
@@ -50,7 +51,8 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         &config.hooks.iter().map(|hook| hook.name.as_str()).collect::<Vec<_>>(),
     ));
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = VERSION,
+        revision = revision(),
         %address,
         sources = config.sources.len(),
         hooks = config.hooks.len(),

@@ -8,6 +8,7 @@ mod api;
 mod architecture;
 mod cli;
 mod closed_loop;
+mod container;
 mod crashes;
 mod declared_keys;
 mod delivery;
