@@ -50,6 +50,7 @@ impl Smallage {
     }
 
     pub(super) async fn release_lease(&self, lease: &Lease) -> Result<()> {
+        self.tail().clear();
         let answer = self
             .commands
             .run_script(&self.scripts.release, &[&self.keys.lease()], &[Arg::Text(&lease.token())])

@@ -29,6 +29,7 @@ mod retry;
 mod scan;
 mod sieve;
 mod store;
+mod tail;
 mod triage;
 mod trouble;
 
