@@ -147,14 +147,14 @@ fn without_shipped_texts(text: &str) -> String {
         match document.split_once("\n  groups:\n") {
             Some((head, groups)) if document.contains("kind: PrometheusRule\n") => {
                 let names = groups.lines().map(|line| line.trim_start().trim_start_matches("- "));
-                let names: Vec<&str> = names.filter(|line| line.starts_with("name: sexton-")).collect();
+                let names: Vec<&str> = names.filter_map(|line| line.strip_prefix("name: sexton-")).collect();
                 let rest = groups.rfind("\n---\n").map_or("", |at| &groups[at..]);
-                short.push_str(&format!("{head}\n  groups: ({})\n{rest}", names.join(", ")));
+                short.push_str(&format!("{head}\n  groups: (of rules/prometheus, {})\n{rest}", names.join(", ")));
             }
             _ => short.push_str(document),
         }
     }
-    short
+    format!("{}\n", short.trim_end())
 }
 
 #[test]
