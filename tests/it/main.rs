@@ -10,6 +10,7 @@ mod chart;
 mod cli;
 mod closed_loop;
 mod crashes;
+mod dashboard;
 mod declared_keys;
 mod delivery;
 mod demo;
