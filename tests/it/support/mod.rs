@@ -4,6 +4,7 @@
 pub(crate) mod api;
 pub(crate) mod audit;
 pub(crate) mod faketime;
+pub(crate) mod fleet;
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
 pub(crate) mod lanes;
