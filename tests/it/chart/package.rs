@@ -199,3 +199,15 @@ fn what_the_readme_says_of_it_works() {
     // The newest Kubernetes that is named is the newest that manifests are held against.
     assert!(section.contains(&format!("Kubernetes {} to {}", VERSIONS[0], VERSIONS[1])));
 }
+
+#[test]
+fn the_image_is_what_the_chart_takes_it_for() {
+    let image = std::fs::read_to_string(root().join("Dockerfile")).unwrap();
+    let values = parsed(&std::fs::read_to_string(chart().join("values.yaml")).unwrap()).remove(0);
+    let user = values["runAsUser"].as_u64().unwrap();
+    // Containers are given arguments and no command; people are told where the command is.
+    for line in ["ENTRYPOINT [\"/sexton\"]\n".to_owned(), format!("\nUSER {user}:{user}\n")] {
+        assert!(image.contains(&line), "{line}");
+    }
+    assert!(notes(&[]).contains(" -- /sexton stats"));
+}
