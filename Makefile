@@ -3,7 +3,8 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc static sbom image need-redis need-faketime need-alertmanager need-promtool need-schemathesis
+.PHONY: help demo test bench lint doc static sbom image need-redis need-faketime need-alertmanager need-promtool \
+	need-schemathesis need-kubeschemas need-helm
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,7 +12,7 @@ help: ## list these targets
 demo: need-redis ## see it all on a private Redis, in less than a minute
 	$(CARGO) run --locked -- demo
 
-test: need-schemathesis ## run every test; needs no network once dependencies are fetched
+test: need-helm ## run every test; needs no network once dependencies are fetched
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests
 
@@ -58,3 +59,9 @@ need-promtool: need-alertmanager
 
 need-schemathesis: need-promtool
 	@sh .ci/need schemathesis
+
+need-kubeschemas: need-schemathesis
+	@sh .ci/need kubeschemas
+
+need-helm: need-kubeschemas
+	@sh .ci/need helm

@@ -182,7 +182,10 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
     }
     match &cli.command {
         Command::Run(args) => wait_for(Threads::Many, run::run(args, env, color)),
-        Command::Check(args) => check::check(&args.source.config(env)?, io),
+        Command::Check(args) => {
+            let config = args.source.config(env)?;
+            wait_for(Threads::One, async { check::check(&config, &source_ledgers(&config.sources)?, args, io).await })
+        }
         Command::Ls(args) => {
             let (sources, rules) = args.source.sources_and_known_rules(env)?;
             wait_for(Threads::One, async { ls::ls(&sources, &ledgers(&sources)?, &rules, args, io).await })

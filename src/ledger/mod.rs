@@ -5,11 +5,13 @@
 
 mod alerts;
 mod error;
+mod inspect;
 mod retries;
 mod triage;
 
 pub use alerts::{AlertLedger, SavedWatch};
 pub use error::StoreError;
+pub use inspect::{Aspect, Finding, Inspect, Level};
 pub use retries::{
     AuditLine, DuePools, Flight, GroupView, Judge, Judged, Judging, Lesson, Place, Plan, PlanEnd, Pool, PoolView,
     Prospects, Refusal, Relook, Retried, Retry, RetryLedger, Rounds, Settled, Sight, Sights, Standing, Verdict,
@@ -405,9 +407,9 @@ pub trait Ledger: Send + Sync {
 }
 
 /// A source with everything that its leader and people can ask of it.
-pub trait SourceLedger: AlertLedger + TriageLedger {}
+pub trait SourceLedger: AlertLedger + TriageLedger + Inspect {}
 
-impl<L: AlertLedger + TriageLedger> SourceLedger for L {}
+impl<L: AlertLedger + TriageLedger + Inspect> SourceLedger for L {}
 
 /// One entry, decoded and as recorded.
 #[derive(Clone, Debug, PartialEq)]

@@ -92,6 +92,16 @@ impl Keys {
         (0..MOST_SHARDS).map(|shard| format!("{queue}:{shard}")).collect()
     }
 
+    /// Who leads among the framework's workers: a string that expires.
+    pub fn framework_leader(&self) -> String {
+        format!("{}leader", self.prefix)
+    }
+
+    /// What every key of the ledger begins with.
+    pub fn ledger(&self) -> String {
+        format!("{}sexton:", self.prefix)
+    }
+
     /// The lease: a string, `<epoch>:<holder>`.
     pub fn lease(&self) -> String {
         format!("{}sexton:lease", self.prefix)

@@ -35,6 +35,7 @@ pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Smallage {
     name: String,
+    pub(super) config: Arc<SmallageConfig>,
     pub(super) keys: Keys,
     pub(super) commands: Connection,
     pub(super) reads: Connection,
@@ -100,7 +101,8 @@ impl Smallage {
             name: name.to_owned(),
             keys,
             commands: Connection::for_commands(Arc::clone(&config)),
-            reads: Connection::for_blocking(config, LONGEST_BLOCK),
+            reads: Connection::for_blocking(Arc::clone(&config), LONGEST_BLOCK),
+            config,
             reading: AtomicBool::new(false),
             scripts: Scripts {
                 acquire: script!("lease_acquire.lua"),

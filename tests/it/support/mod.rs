@@ -12,6 +12,7 @@ pub(crate) mod ledger;
 pub(crate) mod lookout;
 pub(crate) mod monitor;
 pub(crate) mod process;
+pub(crate) mod prometheus;
 pub(crate) mod receiver;
 pub(crate) mod redis;
 pub(crate) mod stage;
