@@ -3,8 +3,8 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc static sbom image need-redis need-faketime need-alertmanager need-promtool \
-	need-schemathesis need-kubeschemas need-helm
+.PHONY: help demo test bench lint doc static sbom image need-redis need-faketime need-alertmanager need-promtool need-schemathesis \
+	need-kubeschemas need-helm
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
