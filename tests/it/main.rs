@@ -6,6 +6,7 @@ mod alerts;
 mod alerts_command;
 mod api;
 mod architecture;
+mod check_connect;
 mod cli;
 mod closed_loop;
 mod crashes;
