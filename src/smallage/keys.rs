@@ -107,6 +107,11 @@ impl Keys {
         format!("{}sexton:lease", self.prefix)
     }
 
+    /// The word that the lease was given up, until somebody takes it: a stream of one entry, `<epoch>-1`.
+    pub fn handover(&self) -> String {
+        format!("{}sexton:handover", self.prefix)
+    }
+
     /// Cursor, counters and epoch: a hash.
     pub fn state(&self) -> String {
         format!("{}sexton:state", self.prefix)
@@ -215,6 +220,7 @@ mod tests {
             (keys.clock(), "{lrs}:sched"),
             (keys.dedup("order:7"), "{lrs}:dedup:order:7"),
             (keys.lease(), "{lrs}:sexton:lease"),
+            (keys.handover(), "{lrs}:sexton:handover"),
             (keys.state(), "{lrs}:sexton:state"),
             (keys.outbox(Lane::Deaths), "{lrs}:sexton:outbox:deaths"),
             (keys.outbox(Lane::Alerts), "{lrs}:sexton:outbox:alerts"),

@@ -107,7 +107,7 @@ pub const RIGHTS: &[Right] = &[
     right("xrevrange", &[Area::Dlq, Area::Ledger], "dead letters, the newest first"),
     right("xtrim", LEDGER, "events that every hook is done with go"),
     right("xdel", DLQ, "dead letters that are retried or removed go"),
-    right("xread", DLQ, "a death is noticed once it happens"),
+    right("xread", &[Area::Dlq, Area::Ledger], "a death, or that the lease is given up, is noticed at once"),
     right("xinfo|stream", &[Area::Dlq, Area::Ledger], "deaths that nobody saw are counted"),
     right("zadd", LEDGER, "the due index"),
     right("zrem", LEDGER, "the due index"),

@@ -17,7 +17,7 @@ use sexton::{
 
 use crate::support::{
     graveyard::{Fields, bury, letter},
-    monitor::Monitor,
+    monitor::{Monitor, Monitored},
     yard::{NS, QUEUE, Yard, anna, smallage, spent, waits, wanted},
 };
 
@@ -153,7 +153,7 @@ async fn scripts_touch_only_the_keys_they_are_given() {
     let keys = Keys::new(NS).unwrap();
     let mut given = BTreeSet::new();
     let (mut scripts, mut touched) = (BTreeSet::new(), BTreeMap::<String, u32>::new());
-    for (by_script, words) in monitor.until("the end").await {
+    for Monitored { by_script, words, .. } in monitor.until("the end").await {
         let command = words[0].to_uppercase();
         if command.starts_with("EVAL") {
             let count: usize = words[2].parse().unwrap();

@@ -16,9 +16,9 @@ use crate::{
     event::{Event, EventData, Lane},
     ledger::{
         AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Finding, Flight,
-        Inspect, JobCounts, Judge, Judging, Lease, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place, PlanEnd,
-        Pool, PoolView, Posted, Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane, Settled,
-        Sights, Standing, StoreError, Survey, TryLease, Waiting,
+        Inspect, JobCounts, Judge, Judging, Lease, LeaseNow, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place,
+        PlanEnd, Pool, PoolView, Posted, Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane,
+        Settled, Sights, Standing, StoreError, Survey, TryLease, Waiting,
     },
     letter::{DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict},
 };
@@ -203,6 +203,14 @@ impl Ledger for Fake {
     async fn leader(&self) -> Result<Option<Lease>> {
         self.works()?;
         Ok(self.leader.clone())
+    }
+
+    async fn look_at_lease(&self) -> Result<LeaseNow> {
+        not_here()
+    }
+
+    async fn until_released(&self, _: &Lease, _: Duration) -> Result<()> {
+        not_here()
     }
 
     async fn renew(&self, _: &Lease, _: Duration) -> Result<()> {
