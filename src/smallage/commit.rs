@@ -11,7 +11,7 @@ use super::{
 use crate::{
     clock::millis,
     event::Lane,
-    ledger::{Commit, Committed, Death, ExistingStep, JobCounts, Lease, PlanEnd, Result},
+    ledger::{Commit, Committed, Death, ExistingStep, JobCounts, Lease, OutboxId, PlanEnd, Result},
 };
 
 /// How `deaths` and `retries` stand in an event until the commit's script fills them in.
@@ -73,7 +73,8 @@ impl Smallage {
         let answer = self.commands.run_script(&self.scripts.commit, &keys, &args).await?;
         let mut reply = Reply::of_script(answer)?;
         let outbox_len = reply.number()?;
-        Ok(Committed { jobs: jobs_of(reply, deaths)?, outbox_len, ..Committed::default() })
+        let told = place(&reply.text()?);
+        Ok(Committed { jobs: jobs_of(reply, deaths)?, outbox_len, told, ..Committed::default() })
     }
 
     async fn commit_plans(&self, lease: &Lease, commit: &Commit, step: &Step) -> Result<PlanEnd<Committed>> {
@@ -110,8 +111,14 @@ impl Smallage {
         let outbox_len = reply.number()?;
         let jobs = jobs_of(Reply::array(reply.next()?)?, deaths)?;
         let (exhausted, elsewhere) = (reply.numbers()?, reply.numbers()?);
-        Ok(PlanEnd::Stands(Committed { jobs, outbox_len, exhausted, elsewhere }))
+        let told = place(&reply.text()?);
+        Ok(PlanEnd::Stands(Committed { jobs, outbox_len, told, exhausted, elsewhere }))
     }
+}
+
+/// A place in the outbox, if it is one.
+fn place(text: &str) -> Option<OutboxId> {
+    text.parse().ok()
 }
 
 fn first_args<'a>(token: &'a str, commit: &'a Commit, step: &'a Step) -> Vec<Arg<'a>> {

@@ -92,7 +92,10 @@ fn dependencies_point_one_way() {
         ("http", &["alert", "clock", "config", "event", "ledger", "letter", "metrics", "rule", "triage"]),
         (
             "sidecar",
-            &["alert", "clock", "config", "event", "hook", "http", "ledger", "loops", "metrics", "rule", "smallage"],
+            &[
+                "alert", "clock", "config", "event", "hook", "http", "ledger", "letter", "loops", "metrics", "rule",
+                "smallage",
+            ],
         ),
         ("demo", &["clock", "config", "event", "hook", "ledger", "letter", "metrics", "sidecar", "smallage"]),
         (

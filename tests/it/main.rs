@@ -33,6 +33,7 @@ mod retry_ledger;
 mod retry_loop;
 mod rubbish;
 mod rules;
+mod scrape;
 mod storm;
 mod support;
 mod triage;
