@@ -18,6 +18,7 @@ use self::{alerts::Alerts, dead::Dead, labels::Labels, retries::Retries, shown::
 use crate::{
     ledger::{OutboxId, Refusal, Survey, Verdict, Waiting},
     letter::{Millis, Reason},
+    version::{VERSION, revision},
 };
 
 /// What became of a request to a hook, as a metric label from a closed list.
@@ -198,9 +199,7 @@ impl Metrics {
         let duration = HistogramOpts { common_opts: duration, buckets: vec![0.005, 0.025, 0.1, 0.5, 2.0, 10.0] };
         let delivery_seconds = HistogramVec::new(duration, labels).expect("REFERENCE holds valid names");
         registry.register(Box::new(delivery_seconds.clone())).expect("each metric is registered once");
-        gauge("sexton_build_info")
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), option_env!("SEXTON_REVISION").unwrap_or("unknown")])
-            .set(1);
+        gauge("sexton_build_info").with_label_values(&[VERSION, revision().unwrap_or("unknown")]).set(1);
         let metrics = Metrics {
             dead: Dead::new(counter(dead::NAME)),
             entries: gauge("sexton_dlq_entries"),

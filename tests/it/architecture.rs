@@ -79,7 +79,7 @@ fn dependencies_point_one_way() {
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
         ("triage", &["alert", "clock", "config", "delivery", "event", "ledger", "letter", "retry", "rule"]),
-        ("metrics", &["clock", "ledger", "letter"]),
+        ("metrics", &["clock", "ledger", "letter", "version"]),
         ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule"]),
         ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
         (
@@ -94,7 +94,7 @@ fn dependencies_point_one_way() {
             "sidecar",
             &[
                 "alert", "clock", "config", "event", "hook", "http", "ledger", "letter", "loops", "metrics", "rule",
-                "smallage",
+                "smallage", "version",
             ],
         ),
         ("demo", &["clock", "config", "event", "hook", "ledger", "letter", "metrics", "sidecar", "smallage"]),
@@ -102,9 +102,10 @@ fn dependencies_point_one_way() {
             "cli",
             &[
                 "alert", "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "retry", "rule",
-                "sidecar", "smallage", "triage",
+                "sidecar", "smallage", "triage", "version",
             ],
         ),
+        ("version", &[]),
         ("main", &[]),
         ("lib", &[]),
     ];
@@ -124,6 +125,8 @@ fn each_outside_library_has_one_owner() {
     let owners: &[(&str, &[&str])] = &[
         ("redis", &["smallage", "demo"]),
         ("reqwest", &["hook"]),
+        ("tower_layer", &["hook"]),
+        ("tower_service", &["hook"]),
         ("axum", &["http", "demo"]),
         // What the API answers with describes itself.
         ("utoipa", &["http", "triage", "ledger", "event"]),

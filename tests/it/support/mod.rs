@@ -4,11 +4,13 @@
 pub(crate) mod api;
 pub(crate) mod audit;
 pub(crate) mod faketime;
+pub(crate) mod fleet;
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
 pub(crate) mod lanes;
 pub(crate) mod ledger;
 pub(crate) mod lookout;
+pub(crate) mod monitor;
 pub(crate) mod process;
 pub(crate) mod prometheus;
 pub(crate) mod receiver;
