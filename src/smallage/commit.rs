@@ -46,12 +46,15 @@ impl Smallage {
             PlanEnd::Stands(stands) => stands,
             PlanEnd::Stale(counts) => return Ok(PlanEnd::Stale(counts)),
         };
-        let appended = step.word == "done" || commit.deaths.iter().any(|death| death.event.is_some());
         // The first is that of the event before.
         committed.told = places.split(' ').skip(1).last().and_then(|place| place.parse().ok());
+        let told = commit.deaths.iter().any(|death| death.event.is_some());
         self.keep(&places, &committed.jobs, commit.deaths);
-        if appended || !committed.exhausted.is_empty() {
+        // These come last.
+        if step.word == "done" || !committed.exhausted.is_empty() {
             self.outbox_grew(Lane::Deaths);
+        } else if told {
+            self.outbox_changed(Lane::Deaths);
         }
         Ok(PlanEnd::Stands(committed))
     }

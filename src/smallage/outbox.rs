@@ -98,7 +98,11 @@ impl Smallage {
                 &[Arg::Text(&lease.token()), Arg::Text(&keep_from.to_string()), Arg::Text(&limit)],
             )
             .await?;
-        Reply::of_script(answer)?.number()
+        let removed = Reply::of_script(answer)?.number()?;
+        if lane == Lane::Deaths {
+            self.tail().forget_before(keep_from);
+        }
+        Ok(removed)
     }
 
     pub(super) async fn append_to_outbox(&self, data: &EventData) -> Result<OutboxId> {

@@ -161,7 +161,16 @@ impl Smallage {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells of an append that is not kept at hand, so that nothing before it is taken for the end of the lane.
     pub(super) fn outbox_grew(&self, lane: Lane) {
+        if lane == Lane::Deaths {
+            self.tail().clear();
+        }
+        self.outbox_changed(lane);
+    }
+
+    /// Tells of an append.
+    pub(super) fn outbox_changed(&self, lane: Lane) {
         self.changes[lane as usize].send_modify(|count| *count += 1);
     }
 }

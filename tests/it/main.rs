@@ -7,6 +7,7 @@ mod alerts_command;
 mod api;
 mod architecture;
 mod chart;
+mod check_connect;
 mod cli;
 mod closed_loop;
 mod container;

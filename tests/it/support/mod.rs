@@ -3,10 +3,12 @@
 
 pub(crate) mod api;
 pub(crate) mod audit;
+pub(crate) mod checked;
 pub(crate) mod faketime;
 pub(crate) mod fleet;
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
+pub(crate) mod https;
 pub(crate) mod lanes;
 pub(crate) mod ledger;
 pub(crate) mod lookout;
