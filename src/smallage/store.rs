@@ -1,7 +1,7 @@
 //! The smallage source as the ledger's contract wants it.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::{
     Keys, NamespaceError,
     connection::{Connection, Script},
+    tail::Tail,
 };
 use crate::{
     clock::StoreClock,
@@ -47,6 +48,8 @@ pub struct Smallage {
     uid: RwLock<String>,
     /// In the order of [`Lane::ALL`].
     changes: [watch::Sender<u64>; 2],
+    /// What this process has appended to the deaths lane last.
+    tail: Mutex<Tail>,
 }
 
 #[derive(Debug)]
@@ -109,13 +112,19 @@ impl Smallage {
                 renew: script!("lease_renew.lua"),
                 release: script!("lease_release.lua"),
                 attach: script!("attach.lua"),
-                commit: script!("parts/entries.lua", "commit.lua"),
+                commit: script!("parts/entries.lua", "parts/places.lua", "commit.lua"),
                 check: script!("check.lua"),
                 survey: script!("survey.lua"),
                 trim: script!("outbox_trim.lua"),
                 save_lane: script!("lane_save.lua"),
                 adopt: script!("adopt.lua"),
-                commit_plans: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "commit_plans.lua"),
+                commit_plans: script!(
+                    "parts/writes.lua",
+                    "parts/entries.lua",
+                    "parts/plans.lua",
+                    "parts/places.lua",
+                    "commit_plans.lua"
+                ),
                 judge: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "judge.lua"),
                 discard: script!("discard.lua"),
                 retry: script!("parts/writes.lua", "parts/entries.lua", "parts/operations.lua", "retry.lua"),
@@ -134,6 +143,7 @@ impl Smallage {
             clock: StoreClock::default(),
             uid: RwLock::default(),
             changes: [watch::Sender::new(0), watch::Sender::new(0)],
+            tail: Mutex::default(),
         })
     }
 
@@ -143,6 +153,10 @@ impl Smallage {
 
     pub(super) fn set_uid(&self, uid: String) {
         *self.uid.write().unwrap_or_else(PoisonError::into_inner) = uid;
+    }
+
+    pub(super) fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn outbox_grew(&self, lane: Lane) {

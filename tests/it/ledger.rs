@@ -443,3 +443,58 @@ async fn a_renewal_fails_with_the_store_and_the_lease_is_lost_once_it_has_run_ou
     assert!(matches!(renew(TTL).step(&stop).await, Err(StoreError::Unavailable(_))));
     assert_eq!(renew(Duration::ZERO).step(&stop).await, Err(StoreError::Fenced));
 }
+
+/// How often Redis has been asked for this.
+async fn calls(redis: &Redis, command: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis.connect().await).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test]
+async fn what_this_process_has_just_told_is_read_without_redis_and_reads_the_same() {
+    let redis = Redis::start().await;
+    let mut con = redis.connect().await;
+    let (writer, other) = (ledger(&redis), ledger(&redis));
+    let lease = lease(&*writer).await;
+    let options = AttachOptions { announce_existing: true, seen_before: false };
+    let attached = writer.attach(&lease, options).await.unwrap();
+    bury_many(&mut con, NS, 0..4).await;
+    // One that dies twice in one batch, and once more later.
+    bury(&mut con, NS, &letter(NS, 2)).await;
+    let (cursor, _) = read_and_commit(&*writer, &lease, &attached.cursor).await;
+    bury(&mut con, NS, &letter(NS, 2)).await;
+    let (cursor, counts) = read_and_commit(&*writer, &lease, &cursor).await;
+    assert_eq!(counts[0].deaths, 3);
+
+    writer.outbox(Lane::Deaths, OutboxId::default(), 1).await.unwrap();
+    let asked = calls(&redis, "xrange").await;
+    let all = writer.outbox(Lane::Deaths, OutboxId::default(), 99).await.unwrap();
+    assert_eq!(all.events.len(), 6);
+    assert_eq!(calls(&redis, "xrange").await, asked, "all of it was at hand");
+
+    // Somebody else tells something in between: a reader of the writer's must not miss it.
+    let foreign = EventData::JobDead(Box::new(JobDead { source: "orders".to_owned(), ..JobDead::default() }));
+    let foreign_id: String = redis::cmd("XADD")
+        .arg(format!("{{{NS}}}:sexton:outbox:deaths"))
+        .arg("*")
+        .arg("type")
+        .arg("job.dead")
+        .arg("data")
+        .arg(foreign.to_json())
+        .query_async(&mut con)
+        .await
+        .unwrap();
+    bury_many(&mut con, NS, 7..9).await;
+    read_and_commit(&*writer, &lease, &cursor).await;
+    let everything = other.outbox(Lane::Deaths, OutboxId::default(), 99).await.unwrap();
+    assert_eq!(everything.events.len(), 9);
+    assert_eq!(everything.events[6].id.to_string(), foreign_id);
+    let places = everything.events.iter().map(|posted| posted.id);
+    for after in std::iter::once(OutboxId::default()).chain(places) {
+        for max in 1..=10 {
+            let (here, there) = (writer.outbox(Lane::Deaths, after, max), other.outbox(Lane::Deaths, after, max));
+            assert_eq!(here.await.unwrap(), there.await.unwrap(), "{max} after {after}");
+        }
+    }
+}
