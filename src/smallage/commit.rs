@@ -42,14 +42,19 @@ impl Smallage {
         } else {
             self.commit_plans(lease, &commit, &step).await
         }?;
-        let (committed, places) = match end {
+        let (mut committed, places) = match end {
             PlanEnd::Stands(stands) => stands,
             PlanEnd::Stale(counts) => return Ok(PlanEnd::Stale(counts)),
         };
-        let appended = step.word == "done" || commit.deaths.iter().any(|death| death.event.is_some());
+        let told = commit.deaths.iter().any(|death| death.event.is_some());
+        // The first is that of the event before.
+        committed.told = places.split(' ').skip(1).last().and_then(|place| place.parse().ok());
         self.keep(&places, &committed.jobs, commit.deaths);
-        if appended || !committed.exhausted.is_empty() {
+        // These come last.
+        if step.word == "done" || !committed.exhausted.is_empty() {
             self.outbox_grew(Lane::Deaths);
+        } else if told {
+            self.outbox_changed(Lane::Deaths);
         }
         Ok(PlanEnd::Stands(committed))
     }
@@ -128,7 +133,7 @@ impl Smallage {
         let jobs = jobs_of(Reply::array(reply.next()?)?, deaths)?;
         let (exhausted, elsewhere) = (reply.numbers()?, reply.numbers()?);
         let places = reply.text()?;
-        Ok(PlanEnd::Stands((Committed { jobs, outbox_len, exhausted, elsewhere }, places)))
+        Ok(PlanEnd::Stands((Committed { jobs, outbox_len, exhausted, elsewhere, ..Committed::default() }, places)))
     }
 }
 

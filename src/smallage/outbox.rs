@@ -68,6 +68,20 @@ impl Smallage {
         Ok(entries.first().and_then(|(id, _)| id.parse().ok()).unwrap_or_default())
     }
 
+    pub(super) async fn mark_as_shown(&self, lease: &Lease, until: OutboxId) -> Result<()> {
+        let (token, until) = (lease.token(), until.to_string());
+        let keys = [&*self.keys.lease(), &self.keys.state()];
+        let answer =
+            self.commands.run_script(&self.scripts.mark_shown, &keys, &[Arg::Text(&token), Arg::Text(&until)]).await?;
+        reply::Reply::of_script(answer).map(drop)
+    }
+
+    pub(super) async fn last_shown(&self) -> Result<Option<OutboxId>> {
+        let place = self.commands.run(cmd("HGET").arg(self.keys.state()).arg("shown")).await?;
+        // What is no place was not written by us.
+        Ok(reply::text(&place).and_then(|place| place.parse().ok()))
+    }
+
     pub(super) async fn trim_outbox(
         &self,
         lease: &Lease,
@@ -84,7 +98,11 @@ impl Smallage {
                 &[Arg::Text(&lease.token()), Arg::Text(&keep_from.to_string()), Arg::Text(&limit)],
             )
             .await?;
-        Reply::of_script(answer)?.number()
+        let removed = Reply::of_script(answer)?.number()?;
+        if lane == Lane::Deaths {
+            self.tail().forget_before(keep_from);
+        }
+        Ok(removed)
     }
 
     pub(super) async fn append_to_outbox(&self, data: &EventData) -> Result<OutboxId> {

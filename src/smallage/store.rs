@@ -61,6 +61,7 @@ pub(super) struct Scripts {
     pub(super) commit: Script,
     pub(super) check: Script,
     pub(super) survey: Script,
+    pub(super) mark_shown: Script,
     pub(super) trim: Script,
     pub(super) save_lane: Script,
     pub(super) adopt: Script,
@@ -115,6 +116,7 @@ impl Smallage {
                 commit: script!("parts/entries.lua", "parts/places.lua", "commit.lua"),
                 check: script!("check.lua"),
                 survey: script!("survey.lua"),
+                mark_shown: script!("mark_shown.lua"),
                 trim: script!("outbox_trim.lua"),
                 save_lane: script!("lane_save.lua"),
                 adopt: script!("adopt.lua"),
@@ -159,7 +161,16 @@ impl Smallage {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells of an append that is not kept at hand, so that nothing before it is taken for the end of the lane.
     pub(super) fn outbox_grew(&self, lane: Lane) {
+        if lane == Lane::Deaths {
+            self.tail().clear();
+        }
+        self.outbox_changed(lane);
+    }
+
+    /// Tells of an append.
+    pub(super) fn outbox_changed(&self, lane: Lane) {
         self.changes[lane as usize].send_modify(|count| *count += 1);
     }
 }
@@ -233,6 +244,14 @@ impl Ledger for Smallage {
 
     async fn survey(&self, lease: &Lease) -> Result<Survey> {
         self.survey_dlq(lease).await
+    }
+
+    async fn mark_shown(&self, lease: &Lease, until: OutboxId) -> Result<()> {
+        self.mark_as_shown(lease, until).await
+    }
+
+    async fn shown_until(&self) -> Result<Option<OutboxId>> {
+        self.last_shown().await
     }
 
     async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {

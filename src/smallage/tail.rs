@@ -51,14 +51,26 @@ impl Tail {
     pub(super) fn push(&mut self, kept: Kept) {
         self.bytes += kept.bytes();
         self.kept.push_back(kept);
-        while self.bytes > MOST_BYTES
-            && let Some(oldest) = self.kept.pop_front()
-        {
+        while self.bytes > MOST_BYTES {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.kept.pop_front() {
             self.bytes -= oldest.bytes();
         }
     }
 
-    /// Forgets everything: another may lead meanwhile, and the store may have lost what was written.
+    /// Forgets what nobody needs any more.
+    pub(super) fn forget_before(&mut self, keep_from: OutboxId) {
+        while self.kept.front().is_some_and(|oldest| oldest.id < keep_from) {
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets everything: another may lead meanwhile, the store may have lost what was written, or something has been
+    /// appended that is not kept.
     pub(super) fn clear(&mut self) {
         *self = Tail::default();
     }
@@ -132,6 +144,13 @@ mod tests {
             counts: JobCounts::default(),
         };
         lane.push(huge);
+        assert_eq!((lane.bytes, lane.kept.len()), (0, 0));
+
+        let mut lane = tail(&[(0, 1), (1, 2), (2, 3)]);
+        lane.forget_before(id(3));
+        assert!(lane.after(id(1), 9).is_none());
+        assert_eq!(lane.after(id(2), 9).expect("it is kept").count(), 1);
+        lane.forget_before(id(9));
         assert_eq!((lane.bytes, lane.kept.len()), (0, 0));
     }
 }

@@ -149,6 +149,42 @@ async fn a_lease_runs_out_by_itself_and_a_renewal_prolongs_it() {
 }
 
 #[tokio::test]
+async fn a_commit_says_where_its_last_death_is_told_and_how_far_deaths_were_shown_is_remembered() {
+    let redis = Redis::start().await;
+    let ledger = ledger(&redis);
+    let mut con = redis.connect().await;
+    let me = lease(&*ledger).await;
+    let attached = ledger.attach(&me, AttachOptions { announce_existing: true, seen_before: false }).await.unwrap();
+    assert_eq!(ledger.shown_until().await, Ok(None));
+    let mut after = attached.cursor;
+    for n in 0..3 {
+        bury_many(&mut con, NS, n * 10..n * 10 + 2).await;
+        let batch = ledger.read(&after, 10, None).await.unwrap();
+        let told = |letter: &_| Some(JobDead::of("orders", letter, Include::default()).to_json());
+        let deaths = batch.letters.iter().enumerate().map(|(at, letter)| Death {
+            entry_id: letter.entry_id.clone(),
+            job_id: letter.job_id.clone(),
+            at: letter.died_at,
+            // The last commit announces nothing, as of what was there before.
+            event: told(letter).filter(|_| n < 2 && at < 2),
+            plan: None,
+        });
+        let (from, to) = (after, batch.cursor.clone());
+        let commit = Commit { from, to, deaths: deaths.collect(), existing: None, generation: 0 };
+        let PlanEnd::Stands(committed) = ledger.commit(&me, commit).await.unwrap() else { panic!("without plans") };
+        let end = ledger.outbox_end(Lane::Deaths).await.unwrap();
+        assert_eq!(committed.told, (n < 2).then_some(end));
+        after = batch.cursor;
+    }
+    let end = ledger.outbox_end(Lane::Deaths).await.unwrap();
+    ledger.mark_shown(&me, end).await.unwrap();
+    assert_eq!(ledger.shown_until().await, Ok(Some(end)));
+    // What is no place was written by something else.
+    let () = con.hset(format!("{{{NS}}}:sexton:state"), "shown", "rubbish").await.unwrap();
+    assert_eq!(ledger.shown_until().await, Ok(None));
+}
+
+#[tokio::test]
 async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothing() {
     let redis = Redis::start().await;
     let ledger = ledger(&redis);
@@ -161,6 +197,7 @@ async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothin
     let before = picture(&mut con).await;
 
     let batch = ledger.read(&attached.cursor, 10, None).await.unwrap();
+    assert_eq!(ledger.mark_shown(&old, OutboxId { ms: 1, seq: 0 }).await, Err(StoreError::Fenced));
     let commit = Commit {
         from: attached.cursor.clone(),
         to: batch.cursor.clone(),

@@ -37,6 +37,7 @@ mod retry_ledger;
 mod retry_loop;
 mod rubbish;
 mod rules;
+mod scrape;
 mod standbys;
 mod storm;
 mod support;

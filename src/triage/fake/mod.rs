@@ -246,6 +246,14 @@ impl Ledger for Fake {
         not_here()
     }
 
+    async fn mark_shown(&self, _: &Lease, _: OutboxId) -> Result<()> {
+        not_here()
+    }
+
+    async fn shown_until(&self) -> Result<Option<OutboxId>> {
+        not_here()
+    }
+
     async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
         self.works()?;
         let outbox = self.outbox.lock().unwrap();
