@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{
     Keys, NamespaceError,
-    connection::{Connection, Script},
+    connection::{Connection, Place, Script},
 };
 use crate::{
     clock::StoreClock,
@@ -95,12 +95,12 @@ impl Smallage {
     /// The namespace that `config` names, as the source `name`.
     pub fn new(name: &str, config: SmallageConfig) -> std::result::Result<Smallage, NamespaceError> {
         let keys = Keys::new(&config.namespace)?;
-        let config = Arc::new(config);
+        let place = Arc::new(Place::new(config, keys.lease()));
         Ok(Smallage {
             name: name.to_owned(),
             keys,
-            commands: Connection::for_commands(Arc::clone(&config)),
-            reads: Connection::for_blocking(config, LONGEST_BLOCK),
+            commands: Connection::for_commands(Arc::clone(&place)),
+            reads: Connection::for_blocking(place, LONGEST_BLOCK),
             reading: AtomicBool::new(false),
             scripts: Scripts {
                 acquire: script!("lease_acquire.lua"),

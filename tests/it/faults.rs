@@ -349,7 +349,8 @@ async fn a_commit_that_is_refused_counts_nothing() {
 /// What people do, as this user.
 async fn triage_with(url: &str, con: &mut redis::aio::MultiplexedConnection) {
     let url = SecretSource::Inline(Secret::new(url.to_owned()));
-    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
+    let config =
+        SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None, sentinel: None };
     let hand = Smallage::new("orders", config).unwrap();
     let () = con.xgroup_create_mkstream(QUEUE, "workers", "0").await.unwrap();
     let scan = Scan { max: 10, oldest_first: true, ..Scan::default() };

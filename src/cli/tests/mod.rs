@@ -45,6 +45,7 @@ fn config() -> Config {
                 username: None,
                 password: None,
                 tls: None,
+                sentinel: None,
             }),
         }],
         hooks: vec![HookConfig {
