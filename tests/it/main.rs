@@ -34,6 +34,7 @@ mod rubbish;
 mod rules;
 mod storm;
 mod support;
+mod topology;
 mod triage;
 mod triage_operations;
 mod triage_remove;

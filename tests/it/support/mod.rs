@@ -12,6 +12,8 @@ pub(crate) mod lookout;
 pub(crate) mod process;
 pub(crate) mod receiver;
 pub(crate) mod redis;
+pub(crate) mod rights;
+pub(crate) mod sentinels;
 pub(crate) mod stage;
 pub(crate) mod workers;
 pub(crate) mod yard;

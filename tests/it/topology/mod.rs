@@ -1,0 +1,4 @@
+//! Redis as it is run: behind Sentinels, in a Cluster, behind TLS, on a socket, with rights and passwords that change.
+
+mod scene;
+mod sentinel;
