@@ -87,6 +87,13 @@ pub struct Seen {
     pub entry: String,
 }
 
+impl Seen {
+    /// When the job was put on the queue, in milliseconds by Redis.
+    pub fn queued_at(&self) -> i64 {
+        self.entry.split('-').next().and_then(|ms| ms.parse().ok()).unwrap_or(self.at.0)
+    }
+}
+
 /// How a worker behaves beyond the protocol, for those who check what becomes of its jobs. By default: in no way.
 #[derive(Clone, Debug, Default)]
 pub struct Conduct {

@@ -55,6 +55,10 @@ pub(super) struct Watch {
     known_epoch: u64,
     looks: u32,
     has_led: bool,
+    /// A loss of the store's has been counted, and it has not been attached to anew yet.
+    loss_counted: bool,
+    /// A term has ended otherwise than by a loss: whether there was one is asked as soon as there is somebody to ask.
+    ask_for_loss: bool,
 }
 
 impl Watch {
@@ -69,7 +73,20 @@ impl Watch {
         let trouble = Trouble::new(ledger.name(), "standby");
         // Two sources may turn out to be one DLQ: they must then not take each other for themselves.
         let holder = format!("{holder}/{}", ledger.name());
-        Watch { ledger, config, told, metrics, holder, stop, trouble, known_epoch: 0, looks: 0, has_led: false }
+        Watch {
+            ledger,
+            config,
+            told,
+            metrics,
+            holder,
+            stop,
+            trouble,
+            known_epoch: 0,
+            looks: 0,
+            has_led: false,
+            loss_counted: false,
+            ask_for_loss: false,
+        }
     }
 
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
@@ -102,7 +119,11 @@ impl Watch {
         let mut leader: Option<Lease> = None;
         let look_every = LOOK_EVERY.min(self.config.lease_ttl / 4);
         while !self.stop.is_cancelled() {
-            match self.try_for_lease().await {
+            let tried = self.try_for_lease().await;
+            if tried.is_ok() && self.ask_for_loss {
+                self.ask_for_loss().await;
+            }
+            match tried {
                 Ok(TryLease::Acquired(lease)) => {
                     self.known_epoch = lease.epoch;
                     self.metrics.up(&source, true);
@@ -130,6 +151,24 @@ impl Watch {
             }
         }
         None
+    }
+
+    /// Whoever leads next may never have seen what a failover has taken with the lease; who led before has.
+    async fn ask_for_loss(&mut self) {
+        match self.ledger.has_lost().await {
+            Ok(true) => {
+                tracing::warn!(
+                    source = self.ledger.name(),
+                    "the store has lost data: events that were written there are gone, as after a failover"
+                );
+                self.metrics.store_lost(self.ledger.name());
+                self.loss_counted = true;
+                self.ask_for_loss = false;
+            }
+            Ok(false) => self.ask_for_loss = false,
+            // The next look asks again.
+            Err(_) => {}
+        }
     }
 
     /// A look costs one read. Tried for is only a lease that is free, or that may be nobody's: one that cannot be read,
@@ -177,6 +216,7 @@ impl Watch {
         match ended {
             Ended::Fenced => {
                 tracing::warn!(source, epoch = lease.epoch, "the lease is lost; standing by");
+                self.ask_for_loss = true;
                 work.shutdown().await;
             }
             Ended::Stopped | Ended::Moved => {
@@ -186,6 +226,8 @@ impl Watch {
                         "the ledger is not where this leader left it: the store has lost data, or something else wrote \
                          to it; attaching anew"
                     );
+                    self.metrics.store_lost(&source);
+                    self.loss_counted = true;
                 }
                 let rest = async {
                     while let Some(ended) = work.join_next().await {
@@ -224,6 +266,10 @@ impl Watch {
         };
         trouble.over();
         self.has_led = true;
+        if attached.loss.is_some() && !self.loss_counted {
+            self.metrics.store_lost(&source);
+        }
+        self.loss_counted = false;
         match attached.loss {
             Some(Loss::Ledger) => tracing::warn!(
                 source,

@@ -1,7 +1,7 @@
 //! The smallage source as the ledger's contract wants it.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock, atomic::AtomicBool},
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -44,6 +44,9 @@ pub struct Smallage {
     pub(super) clock: StoreClock,
     /// The ledger's own id, part of every `webhook-id`; empty until first asked for.
     uid: RwLock<String>,
+    /// The newest event on the deaths lane that was read by this process: as long as the store loses nothing, it is there
+    /// until it is trimmed.
+    newest: Mutex<Option<OutboxId>>,
     /// In the order of [`Lane::ALL`].
     changes: [watch::Sender<u64>; 2],
 }
@@ -131,6 +134,7 @@ impl Smallage {
             },
             clock: StoreClock::default(),
             uid: RwLock::default(),
+            newest: Mutex::default(),
             changes: [watch::Sender::new(0), watch::Sender::new(0)],
         })
     }
@@ -141,6 +145,21 @@ impl Smallage {
 
     pub(super) fn set_uid(&self, uid: String) {
         *self.uid.write().unwrap_or_else(PoisonError::into_inner) = uid;
+    }
+
+    /// As the outbox has it; empty where none was read yet.
+    pub(super) fn newest_event(&self) -> String {
+        let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.map(|id| id.to_string()).unwrap_or_default()
+    }
+
+    pub(super) fn has_read_event(&self, id: Option<OutboxId>) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest = (*newest).max(id);
+    }
+
+    pub(super) fn forget_newest_event(&self) {
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn outbox_grew(&self, lane: Lane) {
@@ -209,6 +228,10 @@ impl Ledger for Smallage {
 
     async fn survey(&self, lease: &Lease) -> Result<Survey> {
         self.survey_dlq(lease).await
+    }
+
+    async fn has_lost(&self) -> Result<bool> {
+        self.has_lost_events().await
     }
 
     async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {

@@ -189,6 +189,15 @@ impl Scene {
         forgotten
     }
 
+    /// How often the replicas have found that the store had lost something.
+    pub(super) async fn losses(&self) -> f64 {
+        let mut losses = 0.0;
+        for sexton in &self.sextons {
+            losses += sexton.http().await.metric("sexton_store_losses_total", &[]).await.unwrap_or_default();
+        }
+        losses
+    }
+
     /// Whether any replica has said this.
     pub(super) fn said(&self, text: &str) -> bool {
         let shown = |sexton: &Sexton| sexton.process.shown(Stream::Err).iter().any(|line| line.contains(text));
