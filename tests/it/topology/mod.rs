@@ -1,4 +1,5 @@
 //! Redis as it is run: behind Sentinels, in a Cluster, behind TLS, on a socket, with rights and passwords that change.
 
+mod cluster;
 mod scene;
 mod sentinel;
