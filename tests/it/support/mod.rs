@@ -3,6 +3,7 @@
 
 pub(crate) mod api;
 pub(crate) mod audit;
+pub(crate) mod certificates;
 pub(crate) mod cluster;
 pub(crate) mod faketime;
 pub(crate) mod graveyard;

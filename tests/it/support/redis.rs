@@ -46,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) tcp: bool,
     /// This one, where others must know it beforehand: see [`free_port`].
     pub(crate) port: Option<u16>,
+    /// That port speaks TLS, and nothing else; the certificates are among `more`.
+    pub(crate) tls: bool,
     /// A wall clock that [`Redis::step_clock`] can step.
     pub(crate) stepped_clock: bool,
     /// Any other arguments of `redis-server`.
@@ -128,7 +130,12 @@ impl Redis {
         let mut command = Command::new(name);
         let options = &self.options;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.arg("--port").arg(self.port.unwrap_or(0).to_string()).args(["--bind", "127.0.0.1"]);
+        let port = self.port.unwrap_or(0).to_string();
+        if options.tls {
+            command.args(["--port", "0", "--tls-port", &port, "--bind", "127.0.0.1"]);
+        } else {
+            command.args(["--port", &port, "--bind", "127.0.0.1"]);
+        }
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.folder.path());
         command.arg("--logfile").arg(self.log()).args(["--daemonize", "no", "--save", options.save.unwrap_or("")]);
         command.args(["--appendonly", if options.appendonly { "yes" } else { "no" }, "--appendfsync", "always"]);

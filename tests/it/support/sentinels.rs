@@ -24,20 +24,21 @@ pub(crate) const FAILOVER: Duration = Duration::from_secs(60);
 /// One Sentinel; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
-    /// Its port.
+    /// Its port, and the one where it speaks TLS.
     pub(crate) port: u16,
+    tls_port: u16,
     server: Child,
     _folder: TempDir,
 }
 
 impl Sentinel {
-    /// Starts one that watches the master at this port; `more` are further lines of its configuration.
-    pub(crate) fn start(master: u16, more: &str) -> Sentinel {
+    /// Starts one that watches the master at this port, and speaks TLS, too, where `tls` says so; `more` are further lines of its configuration.
+    pub(crate) fn start(master: u16, tls: bool, more: &str) -> Sentinel {
         let folder = tempfile::Builder::new().prefix("sexton-").tempdir().expect("a temporary folder can be made");
-        let port = free_port();
+        let (port, tls_port) = (free_port(), if tls { free_port() } else { 0 });
         let config = folder.path().join("sentinel.conf");
         let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile {folder}/sentinel.log\n\
+            "port {port}\ntls-port {tls_port}\nbind 127.0.0.1\ndir {folder}\nlogfile {folder}/sentinel.log\n\
              sentinel monitor {MASTER} 127.0.0.1 {master} 2\nsentinel down-after-milliseconds {MASTER} 600\n\
              sentinel failover-timeout {MASTER} 4000\nsentinel parallel-syncs {MASTER} 2\n{more}",
             folder = folder.path().display(),
@@ -49,7 +50,7 @@ impl Sentinel {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
         };
         let server = SERVERS.iter().find_map(start).expect("there is a redis-server on the PATH");
-        Sentinel { port, server, _folder: folder }
+        Sentinel { port, tls_port, server, _folder: folder }
     }
 
     /// A connection of the test's own, as this user; nothing while there is none.
@@ -101,7 +102,7 @@ impl Watched {
             let mut con = replica.connect().await;
             in_sync(&mut con).await;
         }
-        let sentinels = ports.map(|_| Sentinel::start(ports[0], sentinel_lines)).into();
+        let sentinels = ports.map(|_| Sentinel::start(ports[0], options.tls, sentinel_lines)).into();
         let watched = Watched { servers, sentinels, master: Arc::new(Mutex::new(ports[0])), login: login.to_owned() };
         for sentinel in &watched.sentinels {
             eventually("a Sentinel knows all others", FAILOVER, || async {
@@ -117,7 +118,9 @@ impl Watched {
 
     /// The URL's list of hosts.
     pub(crate) fn hosts(&self) -> String {
-        let hosts: Vec<String> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
+        let port = |sentinel: &Sentinel| if sentinel.tls_port > 0 { sentinel.tls_port } else { sentinel.port };
+        let hosts: Vec<String> =
+            self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", port(sentinel))).collect();
         hosts.join(",")
     }
 

@@ -3,3 +3,4 @@
 mod cluster;
 mod scene;
 mod sentinel;
+mod tls;
