@@ -1,5 +1,7 @@
 //! Sorts what Redis and its client say went wrong by what is to be done about it.
 
+use std::{error::Error, io, sync::Arc};
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use rustls::{AlertDescription, CertificateError};
 
@@ -49,7 +51,9 @@ pub(super) fn sort_error(error: &RedisError) -> (StoreError, bool) {
 
 /// What is wrong with TLS, if that is what is wrong.
 pub(super) fn of_tls(error: &RedisError) -> Option<String> {
-    let io = std::error::Error::source(error)?.downcast_ref::<std::io::Error>()?;
+    // The client keeps its cause in an `Arc`, and that is what it shows.
+    let cause = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
+    let io = cause.downcast_ref::<io::Error>()?;
     let why = match io.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(wrong) => of_certificate(wrong),
         rustls::Error::AlertReceived(alert) => match alert {
@@ -70,11 +74,16 @@ fn of_certificate(wrong: &CertificateError) -> String {
         CertificateError::UnknownIssuer => {
             "its certificate is signed by no authority that we trust (tls: ca)".to_owned()
         }
-        CertificateError::NotValidForNameContext { expected, presented } => format!(
-            "its certificate is for {}, and not for {} (tls: server_name)",
-            presented.join(", "),
-            expected.to_str()
-        ),
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            // `DnsName("redis.internal")`, `IpAddress(10.0.0.1)`.
+            let bare = |name: &String| {
+                let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+                inner.trim_matches('"').to_owned()
+            };
+            let names = presented.iter().map(bare).collect::<Vec<_>>().join(", ");
+            let names = if names.is_empty() { "no name" } else { &names };
+            format!("its certificate is for {names}, and not for {} (tls: server_name)", expected.to_str())
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired".to_owned(),
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "its certificate is not valid yet".to_owned()

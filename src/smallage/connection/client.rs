@@ -155,7 +155,8 @@ impl Access {
                 Client::build_with_tls(info, tls.certificates.clone())
             }
         };
-        let client = client.map_err(|error| sort_error(&error).0)?;
+        // Nothing was sent yet: what is wrong is wrong with the files.
+        let client = client.map_err(|error| denied(&format!("TLS: {error}")))?;
         client
             .get_multiplexed_async_connection_with_config(&config)
             .await
@@ -225,6 +226,10 @@ fn refused(error: &RedisError, tls: Option<&Tls>) -> StoreError {
                  its limit (maxclients)"
             }
         };
+        return StoreError::Unavailable(why.to_owned());
+    }
+    if tls.is_some() && error.is_timeout() {
+        let why = "no TLS handshake in time; it may speak no TLS (write redis instead of rediss in the URL)";
         return StoreError::Unavailable(why.to_owned());
     }
     sort_error(error).0
