@@ -2,6 +2,7 @@
 
 mod cluster;
 mod login;
+mod rights;
 mod scene;
 mod sentinel;
 mod tls;
