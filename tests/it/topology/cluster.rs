@@ -41,7 +41,7 @@ async fn the_slots_master_dies_and_then_the_slot_moves() {
     scene.enqueue(&mut con, JOBS).await;
     let have: u32 = redis::cmd("WAIT").arg(1).arg(10_000).query_async(&mut con).await.unwrap();
     assert!(have >= 1);
-    scene.runs("most have died", JOBS as usize / 2, |seen| !seen.ok).await;
+    scene.runs("all have died", JOBS as usize, |seen| !seen.ok).await;
     scene.crew.dependencies.mend("smtp");
     scene.runs("retries", 500, |seen| seen.ok).await;
     cluster.nodes[owner].kill();
@@ -59,7 +59,8 @@ async fn the_slots_master_dies_and_then_the_slot_moves() {
     let mut con = cluster.nodes[target].connect().await;
     scene.enqueue(&mut con, 100).await;
     let picture = scene.settles(&mut con, LONG).await;
-    scene.passes(&picture).await;
+    let passed = scene.passes(&picture).await;
+    assert!(passed.deaths + passed.retries >= 10_000, "{passed:?}");
     for node in cluster.nodes.iter().filter(|node| node.port() != cluster.nodes[owner].port()) {
         let refused = rights::refused(&mut node.connect().await).await;
         assert!(refused.is_empty(), "{refused:?}");

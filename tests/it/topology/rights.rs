@@ -21,18 +21,9 @@ const NS: &str = "lrs";
 /// Commands whose rights are given by their second word.
 const CONTAINERS: [&str; 3] = ["xinfo", "sentinel", "cluster"];
 
-/// The commands in the text of a source or a script, as rights are written.
-fn commands(text: &str, pattern: &Regex) -> BTreeSet<String> {
-    let one = |found: regex::Captures<'_>| {
-        let word = |n: usize| found.get(n).map(|word| word.as_str().to_ascii_lowercase());
-        let name = word(1).expect("it has a name");
-        if CONTAINERS.contains(&name.as_str()) { format!("{name}|{}", word(2).expect("a second word")) } else { name }
-    };
-    pattern.captures_iter(text).map(one).collect()
-}
-
-/// What the sources and scripts of these folders ask a Redis for.
+/// What the sources and scripts of this folder ask a Redis for, as rights are written.
 fn asked_for(folder: &str) -> BTreeSet<String> {
+    // A command, and its second word where that follows; or how a script is called.
     let rust = Regex::new(r#"cmd\("([A-Z]+)"\)(?:\s*\.arg\("([A-Z-]+)"\))?|"(EVAL[A-Z_]*)""#).unwrap();
     let lua = Regex::new(r"call\('([A-Z]+)'(?:, '([A-Z]+)')?").unwrap();
     let mut found = BTreeSet::new();
@@ -44,18 +35,14 @@ fn asked_for(folder: &str) -> BTreeSet<String> {
                 folders.push(path);
                 continue;
             }
+            let pattern = if path.extension().is_some_and(|extension| extension == "lua") { &lua } else { &rust };
             let text = std::fs::read_to_string(&path).unwrap();
             let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-            match path.extension().and_then(|extension| extension.to_str()) {
-                Some("rs") => {
-                    for script in rust.captures_iter(text).filter_map(|found| found.get(3)) {
-                        found.insert(script.as_str().to_ascii_lowercase());
-                    }
-                    let plain = Regex::new(r#"cmd\("([A-Z]+)"\)(?:\s*\.arg\("([A-Z-]+)"\))?"#).unwrap();
-                    found.extend(commands(text, &plain));
-                }
-                Some("lua") => found.extend(commands(text, &lua)),
-                _ => {}
+            for words in pattern.captures_iter(text) {
+                let word = |n: usize| words.get(n).map(|word| word.as_str().to_ascii_lowercase());
+                let name = word(1).or_else(|| word(3)).unwrap();
+                let second = word(2).filter(|_| CONTAINERS.contains(&name.as_str()));
+                found.insert(second.map_or_else(|| name.clone(), |second| format!("{name}|{second}")));
             }
         }
     }

@@ -35,6 +35,17 @@ const SINGLE: Policy = Policy { max_attempts: 1, ..QUICK };
 pub(super) const TERMS: Terms =
     Terms { min_age: 1.0, backoff: 1.0, max_backoff: 1.0, max_retries: 3, start: 20, per_second: 10_000 };
 
+/// What came to pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    /// Deaths that the store knows of.
+    pub(super) deaths: usize,
+    /// Retries that the store knows of.
+    pub(super) retries: usize,
+    /// Runs that the workers remember and the store does not.
+    pub(super) forgotten: usize,
+}
+
 /// The scene.
 pub(super) struct Scene {
     pub(super) crew: Crew,
@@ -116,9 +127,8 @@ impl Scene {
         open
     }
 
-    /// Fails unless all is well by the store's own record, and by the workers' but for what the store has lost. Gives
-    /// how many runs it has lost.
-    pub(super) async fn passes(&self, picture: &Picture) -> usize {
+    /// Fails unless all is well by the store's own record, and by the workers' but for what the store has lost.
+    pub(super) async fn passes(&self, picture: &Picture) -> Passed {
         // What a Redis forgets it forgets from a moment on: what it still knows must fit together.
         let wrong = audit(picture, &self.jobs, &TERMS.allowed(SINGLE));
         assert!(
@@ -180,13 +190,9 @@ impl Scene {
             assert!(monotonic() < deadline, "{} jobs' deaths were not told: {:?}", missing.len(), missing.first());
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
-        println!(
-            "{} jobs, {deaths} deaths and {} retries that the store knows, {all_told} deaths told; {forgotten} runs \
-             forgotten by the store, {beyond} jobs beyond their allowance for that",
-            self.jobs.len(),
-            picture.retries(SINGLE.max_attempts).len(),
-        );
-        forgotten
+        assert!(all_told >= deaths, "{all_told} deaths are told, of {deaths}");
+        let retries = picture.retries(SINGLE.max_attempts).len();
+        Passed { deaths, retries, forgotten }
     }
 
     /// How often the replicas have found that the store had lost something.

@@ -72,8 +72,9 @@ async fn a_master_that_is_killed_with_writes_that_no_replica_has() {
     let mut con = watched.master().connect().await;
     scene.enqueue(&mut con, 100).await;
     let picture = scene.settles(&mut con, LONG).await;
-    let forgotten = scene.passes(&picture).await;
-    assert!(forgotten > 0, "the master was killed with writes that no replica had");
+    let passed = scene.passes(&picture).await;
+    assert!(passed.deaths + passed.retries >= 10_000, "{passed:?}");
+    assert!(passed.forgotten > 0, "the master was killed with writes that no replica had");
     assert!(scene.said("the store has lost data"), "the leader says so");
     assert!(scene.losses().await >= 1.0);
     let refused = rights::refused(&mut con).await;
@@ -87,7 +88,7 @@ async fn a_failover_that_is_asked_for_in_the_middle_of_everything() {
     let mut con = watched.master().connect().await;
     scene.enqueue(&mut con, JOBS).await;
     replicated(&mut con, 2).await;
-    scene.runs("most have died", JOBS as usize / 2, |seen| !seen.ok).await;
+    scene.runs("all have died", JOBS as usize, |seen| !seen.ok).await;
     scene.crew.dependencies.mend("smtp");
     scene.runs("retries", 500, |seen| seen.ok).await;
     // One Sentinel is gone, and the first one of the list: the others tell.
@@ -98,9 +99,9 @@ async fn a_failover_that_is_asked_for_in_the_middle_of_everything() {
     let mut con = watched.master().connect().await;
     scene.enqueue(&mut con, 100).await;
     let picture = scene.settles(&mut con, LONG).await;
-    // The old master takes writes until it is told, and all of these are lost.
-    let forgotten = scene.passes(&picture).await;
-    assert_eq!(forgotten > 0, scene.losses().await >= 1.0, "{forgotten} runs are forgotten");
+    // The old master takes writes until it is told, and all of these are lost; by whom depends on the moment.
+    let passed = scene.passes(&picture).await;
+    assert!(passed.deaths + passed.retries >= 10_000, "{passed:?}");
     let refused = rights::refused(&mut con).await;
     assert!(refused.is_empty(), "{refused:?}");
 }
