@@ -3,7 +3,8 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint doc need-redis need-faketime need-alertmanager need-promtool need-schemathesis
+.PHONY: help demo test bench lint doc static sbom image need-redis need-faketime need-alertmanager need-promtool need-schemathesis \
+	need-kubeschemas need-helm
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,7 +12,7 @@ help: ## list these targets
 demo: need-redis ## see it all on a private Redis, in less than a minute
 	$(CARGO) run --locked -- demo
 
-test: need-schemathesis ## run every test; needs no network once dependencies are fetched
+test: need-helm ## run every test; needs no network once dependencies are fetched
 	$(CARGO) test --locked --doc
 	$(CARGO) test --locked --lib --bins --tests
 
@@ -24,6 +25,24 @@ lint: ## rustfmt and clippy, warnings are errors
 
 doc: ## build the API documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items
+
+# What `sexton --version`, sexton_build_info and the image's label tell.
+REVISION ?= $(shell git describe --always --dirty --abbrev=12 --match '' 2>/dev/null)
+IMAGE ?= sexton
+
+static: ## build the static binary of the image: target/static/sexton
+	SEXTON_REVISION=$(REVISION) container/static
+
+sbom: ## write its bill of materials: target/static/sexton.cdx.json
+	container/sbom
+
+image: ## build the container image with what is there: docker, podman or buildah
+	@for engine in docker podman buildah; do \
+	    if $$engine info >/dev/null 2>&1; then \
+	        set -x; exec $$engine build --build-arg REVISION=$(REVISION) --tag $(IMAGE) .; \
+	    fi; \
+	done; \
+	echo "none of docker, podman and buildah works here; \`make static\` builds the binary alone" >&2; exit 1
 
 need-redis:
 	@sh .ci/need redis
@@ -40,3 +59,9 @@ need-promtool: need-alertmanager
 
 need-schemathesis: need-promtool
 	@sh .ci/need schemathesis
+
+need-kubeschemas: need-schemathesis
+	@sh .ci/need kubeschemas
+
+need-helm: need-kubeschemas
+	@sh .ci/need helm

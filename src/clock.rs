@@ -18,7 +18,8 @@ pub fn monotonic() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// The pod's own time: for telling people when something happened in this process, and for nothing that decides.
+/// The pod's own time: for telling people when something happened in this process, or how far the store's clock is from
+/// it, and for nothing that decides.
 pub fn wall_clock() -> Millis {
     Millis(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis))
 }

@@ -22,3 +22,4 @@ pub mod rule;
 pub mod sidecar;
 pub mod smallage;
 pub mod triage;
+pub mod version;

@@ -45,6 +45,9 @@ pub(super) enum Failure {
         /// What the store said.
         error: StoreError,
     },
+    /// A source's store cannot be used as it is.
+    #[error("{0}")]
+    Unusable(String),
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -80,6 +83,7 @@ impl Failure {
             Failure::Failed(_) | Failure::Output(_) => Exit::Failed,
             Failure::Usage(_) => Exit::Usage,
             Failure::Config(_) => Exit::Config,
+            Failure::Unusable(_) => Exit::Store,
             Failure::Store { error, .. } => match error {
                 StoreError::Unavailable(_) | StoreError::NoWrites(_) | StoreError::Denied(_) => Exit::Store,
                 StoreError::Fenced | StoreError::Moved | StoreError::Unexpected(_) => Exit::Failed,
@@ -99,6 +103,7 @@ mod tests {
             (Failure::Failed("x".into()), 1),
             (Failure::Usage("x".into()), 2),
             (Failure::Config("x".into()), 78),
+            (Failure::Unusable("x".into()), 69),
             (store(StoreError::Unavailable("x".into())), 69),
             (store(StoreError::NoWrites("x".into())), 69),
             (store(StoreError::Denied("x".into())), 69),

@@ -45,6 +45,7 @@ use crate::{
     config::{Env, ForRules, ProcessEnv},
     demo,
     triage::Measure,
+    version::with_revision,
 };
 
 /// Work that was left behind when a command ended gets this long.
@@ -72,7 +73,7 @@ Exit codes:
   78  the configuration is wrong";
 
 #[derive(Parser, Clone, Debug)]
-#[command(name = "sexton", version, about = ABOUT, after_help = NOTES)]
+#[command(name = "sexton", version, long_version = with_revision(), about = ABOUT, after_help = NOTES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -180,11 +181,11 @@ fn dispatch(cli: &Cli, env: &dyn Env, color: bool, io: &mut Io<'_>) -> Result<()
         logging::init_verbose(color);
     }
     match &cli.command {
-        Command::Run(args) => {
+        Command::Run(args) => wait_for(Threads::Many, run::run(args, env, color)),
+        Command::Check(args) => {
             let config = args.source.config(env)?;
-            wait_for(Threads::Many, run::run(config, args, color))
+            wait_for(Threads::One, async { check::check(&config, &source_ledgers(&config.sources)?, args, io).await })
         }
-        Command::Check(args) => check::check(&args.source.config(env)?, io),
         Command::Ls(args) => {
             let (sources, rules) = args.source.sources_and_known_rules(env)?;
             wait_for(Threads::One, async { ls::ls(&sources, &ledgers(&sources)?, &rules, args, io).await })

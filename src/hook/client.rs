@@ -106,29 +106,7 @@ impl From<sign::SignError> for Unsent {
 impl Client {
     /// For a checked hook. Opens no connection.
     pub fn new(hook: &HookConfig) -> Result<Client, ClientError> {
-        // An error only says that a provider is there already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            reqwest::Client::builder()
-                .user_agent(concat!("sexton/", env!("CARGO_PKG_VERSION")))
-                .timeout(hook.timeout)
-                .connect_timeout(hook.timeout)
-                .redirect(reqwest::redirect::Policy::none())
-                .retry(reqwest::retry::never())
-                .referer(false)
-                .no_proxy()
-                .http1_only()
-                .pool_max_idle_per_host(IDLE_CONNECTIONS)
-                .pool_idle_timeout(IDLE_FOR)
-                .tcp_keepalive(KEEPALIVE)
-                .tcp_nodelay(true)
-        };
-        let http = builder().build().or_else(|error| {
-            // A container without certificates is no reason not to reach a plain http:// receiver.
-            tracing::warn!(hook = hook.name, error = chain(&error), "no trusted certificates; https will not work");
-            builder().tls_certs_only([]).build()
-        });
-        let http = http.map_err(|error| ClientError(chain(&error)))?;
+        let http = http(hook, |builder| builder)?;
         Ok(Client {
             http,
             url: hook.url.clone(),
@@ -256,6 +234,38 @@ impl Client {
     }
 }
 
+/// What requests of a hook are sent with, after a last `change`.
+pub(super) fn http(
+    hook: &HookConfig,
+    change: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client, ClientError> {
+    // An error only says that a provider is there already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        change(
+            reqwest::Client::builder()
+                .user_agent(concat!("sexton/", env!("CARGO_PKG_VERSION")))
+                .timeout(hook.timeout)
+                .connect_timeout(hook.timeout)
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .referer(false)
+                .no_proxy()
+                .http1_only()
+                .pool_max_idle_per_host(IDLE_CONNECTIONS)
+                .pool_idle_timeout(IDLE_FOR)
+                .tcp_keepalive(KEEPALIVE)
+                .tcp_nodelay(true),
+        )
+    };
+    let http = builder().build().or_else(|error| {
+        // A container without certificates is no reason not to reach a plain http:// receiver.
+        tracing::warn!(hook = hook.name, error = chain(&error), "no trusted certificates; https will not work");
+        builder().tls_certs_only([]).build()
+    });
+    http.map_err(|error| ClientError(chain(&error)))
+}
+
 fn headers(configured: &[(String, Secret)]) -> Result<HeaderMap, ClientError> {
     let mut headers = HeaderMap::new();
     for (name, value) in configured {
@@ -288,7 +298,8 @@ fn transport(error: reqwest::Error) -> String {
     chain(&error.without_url())
 }
 
-fn chain(error: &reqwest::Error) -> String {
+/// An error with its causes. It may hold the URL.
+pub(super) fn chain(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

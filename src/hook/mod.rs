@@ -5,14 +5,18 @@
 
 mod answer;
 mod client;
+mod flaw;
 mod format;
 mod outcome;
+mod probe;
 mod redact;
 mod select;
 mod sign;
 
 pub use client::{Client, ClientError, Sent};
+pub use flaw::Flaw;
 pub use format::{Body, body, newest_alone, reminded_every, spacing};
 pub use outcome::{of_status, retry_after};
+pub use probe::{Unreached, reach};
 pub use redact::{Leaving, SAMPLE_CHARS};
 pub use select::Selection;

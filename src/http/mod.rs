@@ -4,9 +4,16 @@ mod api;
 
 pub use api::Serving;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use axum::{Router, extract::State, http::header, middleware, response::IntoResponse, routing::get};
+use axum::{
+    Extension, Router,
+    extract::State,
+    http::{HeaderMap, header},
+    middleware,
+    response::IntoResponse,
+    routing::get,
+};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -28,6 +35,13 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 /// The pause after a connection could not be accepted, as when descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What Prometheus, its agents and the others that scrape as it does send with every scrape.
+const SCRAPES: &str = "x-prometheus-scrape-timeout-seconds";
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+struct Client(IpAddr);
 
 /// Serves until `stop` is cancelled and the answers under way have been given.
 pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, serving: Serving, stop: CancellationToken) {
@@ -51,8 +65,9 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, serving: Servin
             accepted = accepted => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let connection = connection(stream, routes.clone(), stop.clone());
+            Ok((stream, client)) => {
+                let routes = routes.clone().layer(Extension(Client(client.ip())));
+                let connection = connection(stream, routes, stop.clone());
                 connections.spawn(async move {
                     // A connection that breaks or takes too long is its client's affair.
                     let _ = tokio::time::timeout(LONGEST_CONNECTION, connection).await;
@@ -91,6 +106,12 @@ async fn ready() -> &'static str {
     "ok\n"
 }
 
-async fn scrape(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics.render())
+/// Prometheus, and what scrapes like it, is told by its header from everybody else.
+async fn scrape(
+    State(metrics): State<Arc<Metrics>>,
+    Extension(Client(address)): Extension<Client>,
+    headers: HeaderMap,
+) -> impl IntoResponse {
+    let text = if headers.contains_key(SCRAPES) { metrics.scrape(address) } else { metrics.render() };
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }

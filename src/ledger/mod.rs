@@ -5,11 +5,13 @@
 
 mod alerts;
 mod error;
+mod inspect;
 mod retries;
 mod triage;
 
 pub use alerts::{AlertLedger, SavedWatch};
 pub use error::StoreError;
+pub use inspect::{Aspect, Finding, Inspect, Level};
 pub use retries::{
     AuditLine, DuePools, Flight, GroupView, Judge, Judged, Judging, Lesson, Place, Plan, PlanEnd, Pool, PoolView,
     Prospects, Refusal, Relook, Retried, Retry, RetryLedger, Rounds, Settled, Sight, Sights, Standing, Verdict,
@@ -91,6 +93,20 @@ pub enum TryLease {
         /// Its epoch.
         epoch: u64,
     },
+}
+
+/// What a standby sees of the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseNow {
+    /// Somebody holds it.
+    Held {
+        /// Whose it is.
+        lease: Lease,
+        /// When it runs out, from now, unless it is renewed.
+        left: Duration,
+    },
+    /// Nobody does, or what is there is no lease that would ever run out: it may be tried for.
+    Free,
 }
 
 /// Where a new leader starts reading, and what it found out on the way.
@@ -310,13 +326,22 @@ pub trait Ledger: Send + Sync {
     /// store forgot.
     async fn try_lease(&self, holder: &str, ttl: Duration, known_epoch: u64) -> Result<TryLease>;
 
-    /// Who holds the lease now. One cheap read; what a standby does most of the time.
+    /// Who holds the lease now.
     async fn leader(&self) -> Result<Option<Lease>>;
+
+    /// Looks at the lease, and takes over the store's time. Cheap: with [`Ledger::until_released`] all that a standby
+    /// does.
+    async fn look_at_lease(&self) -> Result<LeaseNow>;
+
+    /// Waits until this lease is given up, or `at_most`, which the store may cut short. One command however long it
+    /// takes; what was given up before it was asked is not missed. One caller at a time, and none beside
+    /// [`Ledger::read`].
+    async fn until_released(&self, lease: &Lease, at_most: Duration) -> Result<()>;
 
     /// Extends the lease to `ttl` from now.
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<()>;
 
-    /// Gives the lease up, so that a standby can take it at once. Not an error if it is no longer ours.
+    /// Gives the lease up and wakes those who wait for it, so that a standby can take it at once. Not an error if it is no longer ours.
     async fn release(&self, lease: &Lease) -> Result<()>;
 
     /// Finds where to read on, repairs what a loss of data broke, and remembers it.
@@ -390,9 +415,9 @@ pub trait Ledger: Send + Sync {
 }
 
 /// A source with everything that its leader and people can ask of it.
-pub trait SourceLedger: AlertLedger + TriageLedger {}
+pub trait SourceLedger: AlertLedger + TriageLedger + Inspect {}
 
-impl<L: AlertLedger + TriageLedger> SourceLedger for L {}
+impl<L: AlertLedger + TriageLedger + Inspect> SourceLedger for L {}
 
 /// One entry, decoded and as recorded.
 #[derive(Clone, Debug, PartialEq)]

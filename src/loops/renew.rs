@@ -28,7 +28,9 @@ pub struct Renew {
 impl Renew {
     /// For a lease that was taken just now.
     pub fn new(ledger: Arc<dyn Ledger>, lease: Lease, metrics: Arc<Metrics>, ttl: Duration) -> Renew {
-        Renew { ledger, lease, metrics, ttl, confirmed: monotonic() }
+        let confirmed = monotonic();
+        metrics.leads_until(ledger.name(), confirmed + ttl);
+        Renew { ledger, lease, metrics, ttl, confirmed }
     }
 }
 
@@ -52,6 +54,7 @@ impl Step for Renew {
         match answer {
             Ok(()) => {
                 self.confirmed = asked;
+                self.metrics.leads_until(self.ledger.name(), asked + self.ttl);
                 self.metrics.up(self.ledger.name(), true);
                 Ok(Next::After(self.ttl / 3))
             }

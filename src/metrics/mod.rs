@@ -3,13 +3,20 @@
 mod alerts;
 mod labels;
 mod retries;
+mod shown;
 
-use prometheus::{Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use std::{net::IpAddr, time::Instant};
 
-use self::{alerts::Alerts, labels::Labels, retries::Retries};
+use prometheus::{
+    Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    proto::MetricFamily,
+};
+
+use self::{alerts::Alerts, labels::Labels, retries::Retries, shown::Shown};
 use crate::{
     ledger::{Refusal, Survey, Verdict, Waiting},
     letter::{Millis, Reason},
+    version::{VERSION, revision},
 };
 
 /// What became of a request to a hook, as a metric label from a closed list.
@@ -100,6 +107,7 @@ pub struct Metrics {
     rules_reload_success: IntGaugeVec,
     rules_reload_timestamp: IntGaugeVec,
     labels: Labels,
+    shown: Shown,
 }
 
 /// One metric as the documentation lists it: name, labels, meaning.
@@ -195,9 +203,7 @@ impl Metrics {
         let duration = HistogramOpts { common_opts: duration, buckets: vec![0.005, 0.025, 0.1, 0.5, 2.0, 10.0] };
         let delivery_seconds = HistogramVec::new(duration, labels).expect("REFERENCE holds valid names");
         registry.register(Box::new(delivery_seconds.clone())).expect("each metric is registered once");
-        gauge("sexton_build_info")
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), option_env!("SEXTON_REVISION").unwrap_or("unknown")])
-            .set(1);
+        gauge("sexton_build_info").with_label_values(&[VERSION, revision().unwrap_or("unknown")]).set(1);
         let metrics = Metrics {
             jobs_dead: counter("sexton_jobs_dead_total"),
             entries: gauge("sexton_dlq_entries"),
@@ -225,6 +231,7 @@ impl Metrics {
             rules_reload_success: gauge("sexton_rules_reload_success"),
             rules_reload_timestamp: gauge("sexton_rules_reload_timestamp_seconds"),
             labels: Labels::default(),
+            shown: Shown::default(),
             delivery_seconds,
             registry,
         };
@@ -369,6 +376,7 @@ impl Metrics {
         if leads {
             return;
         }
+        self.shown.lease_until(source, None);
         self.retries.lead_no_more_by_hand(source);
         for gauge in [&self.entries, &self.level, &self.oldest, &self.lag] {
             // An error only says that the gauge was not there.
@@ -380,12 +388,36 @@ impl Metrics {
         }
     }
 
-    /// The exposition, text format 0.0.4.
-    pub fn render(&self) -> String {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text).expect("writing to memory does not fail");
-        String::from_utf8(text).expect("the exposition is UTF-8")
+    /// The lease of a source is ours until then, by the monotonic clock, unless it is renewed. What a leader shows goes at
+    /// that moment, whatever the process is busy with.
+    pub fn leads_until(&self, source: &str, until: Instant) {
+        self.shown.lease_until(source, Some(until));
     }
+
+    /// The exposition, text format 0.0.4, for whoever asks: a person, a test.
+    pub fn render(&self) -> String {
+        written(&self.gathered())
+    }
+
+    /// The exposition for a Prometheus at this address: the same, but a line of a counter that is new to it is shown at 0
+    /// once, so that `rate` sees its first events.
+    pub fn scrape(&self, scraper: IpAddr) -> String {
+        let mut families = self.gathered();
+        self.shown.show_beginnings(scraper, &mut families);
+        written(&families)
+    }
+
+    fn gathered(&self) -> Vec<MetricFamily> {
+        let mut families = self.registry.gather();
+        self.shown.without_lapsed(&mut families);
+        families
+    }
+}
+
+fn written(families: &[MetricFamily]) -> String {
+    let mut text = Vec::new();
+    TextEncoder::new().encode(families, &mut text).expect("writing to memory does not fail");
+    String::from_utf8(text).expect("the exposition is UTF-8")
 }
 
 fn gauge_value(count: u64) -> i64 {

@@ -15,14 +15,18 @@ use tokio_util::sync::CancellationToken;
 
 use self::rules::RulesWatch;
 use crate::{
+    clock::monotonic,
     config::{Config, SourceConfig},
     http::{self, Serving},
     metrics::Metrics,
     smallage,
+    version::{VERSION, revision},
 };
 
-/// How long answers under way on the HTTP port get to end.
-const PORT_GRACE: Duration = Duration::from_secs(1);
+/// How long coming to rest may take in all, from being told to: less than the five seconds that a pod may have left for
+/// it, with some to spare for a log that nobody reads. What the sources need at most is less. Answers under way on the
+/// HTTP port have all of it.
+const STOP_WITHIN: Duration = Duration::from_millis(3_700);
 
 /// What a caller may want besides the configuration.
 #[derive(Debug, Default)]
@@ -47,7 +51,8 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         &config.hooks.iter().map(|hook| hook.name.as_str()).collect::<Vec<_>>(),
     ));
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = VERSION,
+        revision = revision(),
         %address,
         sources = config.sources.len(),
         hooks = config.hooks.len(),
@@ -91,9 +96,10 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         rules.run(until).await;
         Ok(())
     });
-    let (mut outcome, mut port_open) = (Ok(()), true);
+    let (mut outcome, mut port_open, mut told_at) = (Ok(()), true, None);
     loop {
         tokio::select! {
+            () = stop.cancelled(), if told_at.is_none() => told_at = Some(monotonic()),
             ended = parts.join_next() => match ended {
                 None => break,
                 Some(ended) => {
@@ -117,7 +123,8 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     close_port.cancel();
     if port_open {
         // A client that holds its connection open must not hold up the end.
-        let _ = tokio::time::timeout(PORT_GRACE, &mut port).await;
+        let left = STOP_WITHIN.saturating_sub(told_at.map_or(Duration::ZERO, |at| at.elapsed()));
+        let _ = tokio::time::timeout(left, &mut port).await;
         port.abort();
     }
     tracing::info!("sexton has stopped");

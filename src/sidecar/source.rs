@@ -8,12 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     alert::AlertRule,
+    clock::monotonic,
     config::{Config, HookConfig},
     event::{EventType, Include, Lane},
     hook::{Client, Selection, reminded_every},
     ledger::{
-        AlertLedger, AttachOptions, Attached, Lease, Ledger, Loss, RetryLedger, SourceLedger, StoreError, TriageLedger,
-        TryLease,
+        AlertLedger, AttachOptions, Attached, Lease, LeaseNow, Ledger, Loss, RetryLedger, SourceLedger, StoreError,
+        TriageLedger, TryLease,
     },
     loops::{
         self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Operate, Renew, Retain, Retry, Step, Trim,
@@ -23,14 +24,20 @@ use crate::{
     rule::Rules,
 };
 
-/// How often a standby looks at the lease, at most. Short enough that a clean stop hands over within a second.
-const LOOK_EVERY: Duration = Duration::from_millis(600);
-/// Every so many looks, a standby tries for a lease that seems to be held.
-const TRY_ANYWAY: u32 = 50;
+/// The pause after a look at the lease that failed, and between tries to attach.
+const PAUSE: Duration = Duration::from_millis(600);
+/// How often a standby looks at a lease that nobody gives up and that does not run out before, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How far apart standbys look when a lease has run out, at most: the first one takes it, and the others see that.
+const APART: Duration = Duration::from_millis(500);
+/// The same when it was given up: however few they are, the lease is to be taken at once.
+const APART_AT_ONCE: Duration = Duration::from_millis(100);
 /// What requests in flight get to end by themselves when Sexton is told to stop.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_millis(2_500);
+/// What the loops get in all to come to rest, these requests and saving what became of them included.
+const REST: Duration = Duration::from_secs(3);
 /// How long giving the lease up may take; a store that does not answer lets it run out.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What a source is told of while Sexton runs.
 #[derive(Clone)]
@@ -53,7 +60,6 @@ pub(super) struct Watch {
     stop: CancellationToken,
     trouble: Trouble,
     known_epoch: u64,
-    looks: u32,
     has_led: bool,
     /// A loss of the store's has been counted, and it has not been attached to anew yet.
     loss_counted: bool,
@@ -82,7 +88,6 @@ impl Watch {
             stop,
             trouble,
             known_epoch: 0,
-            looks: 0,
             has_led: false,
             loss_counted: false,
             ask_for_loss: false,
@@ -116,41 +121,43 @@ impl Watch {
     /// Waits for the lease; `None` once told to stop.
     async fn stand_by(&mut self) -> Option<Lease> {
         let source = self.ledger.name().to_owned();
+        let stop = self.stop.clone();
         let mut leader: Option<Lease> = None;
-        let look_every = LOOK_EVERY.min(self.config.lease_ttl / 4);
-        while !self.stop.is_cancelled() {
-            let tried = self.try_for_lease().await;
-            if tried.is_ok() && self.ask_for_loss {
-                self.ask_for_loss().await;
+        loop {
+            let looked = stop.run_until_cancelled(self.ledger.look_at_lease()).await?;
+            if looked.is_ok() && self.ask_for_loss {
+                stop.run_until_cancelled(self.ask_for_loss()).await?;
             }
-            match tried {
-                Ok(TryLease::Acquired(lease)) => {
-                    self.known_epoch = lease.epoch;
+            let waited = match looked {
+                Ok(LeaseNow::Held { lease, left }) if lease.holder != self.holder => {
+                    self.known_epoch = self.known_epoch.max(lease.epoch);
                     self.metrics.up(&source, true);
                     self.trouble.over();
-                    return Some(lease);
-                }
-                Ok(TryLease::Held { by, epoch }) => {
-                    self.known_epoch = self.known_epoch.max(epoch);
-                    self.metrics.up(&source, true);
-                    self.trouble.over();
-                    let now = Lease { epoch, holder: by };
-                    if leader.as_ref() != Some(&now) {
-                        tracing::info!(source, leader = now.holder, epoch, "standing by");
-                        leader = Some(now);
+                    if leader.as_ref() != Some(&lease) {
+                        tracing::info!(source, leader = lease.holder, epoch = lease.epoch, "standing by");
                     }
+                    let waited = stop.run_until_cancelled(self.until_free(&lease, left)).await?;
+                    leader = Some(lease);
+                    waited
                 }
-                Err(error) => {
-                    self.metrics.up(&source, false);
-                    self.trouble.failed(&error);
-                }
-            }
-            tokio::select! {
-                () = self.stop.cancelled() => {}
-                () = tokio::time::sleep(look_every.mul_f64(0.8 + 0.4 * fastrand::f64())) => {}
+                // One in our own name is ours to take anew: the answer to an earlier try was lost.
+                Ok(LeaseNow::Held { .. } | LeaseNow::Free) => match self.try_for_lease().await? {
+                    Ok(Some(lease)) => {
+                        self.metrics.up(&source, true);
+                        self.trouble.over();
+                        return Some(lease);
+                    }
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            if let Err(error) = waited {
+                self.metrics.up(&source, false);
+                self.trouble.failed(&error);
+                stop.run_until_cancelled(tokio::time::sleep(jittered(PAUSE))).await?;
             }
         }
-        None
     }
 
     /// Whoever leads next may never have seen what a failover has taken with the lease; who led before has.
@@ -171,19 +178,66 @@ impl Watch {
         }
     }
 
-    /// A look costs one read. Tried for is only a lease that is free, or that may be nobody's: one that cannot be read,
-    /// and now and then any, since only the try can see that it would never run out.
-    async fn try_for_lease(&mut self) -> Result<TryLease, StoreError> {
-        self.looks = self.looks.wrapping_add(1);
-        match self.ledger.leader().await {
-            Ok(Some(lease)) if lease.holder != self.holder && !self.looks.is_multiple_of(TRY_ANYWAY) => {
-                Ok(TryLease::Held { by: lease.holder, epoch: lease.epoch })
+    /// Tries for a lease that is to be had; `Ok(None)` if somebody was quicker, `None` once told to stop.
+    async fn try_for_lease(&mut self) -> Option<Result<Option<Lease>, StoreError>> {
+        let (ledger, stop) = (Arc::clone(&self.ledger), self.stop.clone());
+        let tried = ledger.try_lease(&self.holder, self.config.lease_ttl, self.known_epoch);
+        tokio::pin!(tried);
+        let tried = tokio::select! {
+            tried = &mut tried => tried,
+            // What may be ours already must not be left to run out.
+            () = stop.cancelled() => tokio::time::timeout(RELEASE_TIMEOUT, tried).await.ok()?,
+        };
+        match tried {
+            Ok(TryLease::Acquired(lease)) => {
+                self.known_epoch = lease.epoch;
+                if stop.is_cancelled() {
+                    self.release(&lease).await;
+                    return None;
+                }
+                Some(Ok(Some(lease)))
             }
-            Ok(_) | Err(StoreError::Unexpected(_)) => {
-                self.ledger.try_lease(&self.holder, self.config.lease_ttl, self.known_epoch).await
+            Ok(TryLease::Held { epoch, .. }) => {
+                self.known_epoch = self.known_epoch.max(epoch);
+                Some(Ok(None))
             }
-            Err(error) => Err(error),
+            Err(error) => Some(Err(error)),
         }
+    }
+
+    async fn release(&self, lease: &Lease) {
+        match tokio::time::timeout(RELEASE_TIMEOUT, self.ledger.release(lease)).await {
+            Ok(Ok(())) => {
+                tracing::info!(source = self.ledger.name(), epoch = lease.epoch, "the lease is given up");
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(source = self.ledger.name(), epoch = lease.epoch, %error,
+                    "the lease could not be given up: it runs out by itself");
+            }
+            Err(_) => {
+                tracing::warn!(
+                    source = self.ledger.name(),
+                    epoch = lease.epoch,
+                    "the store did not answer in time that the lease is given up: it may have to run out by itself"
+                );
+            }
+        }
+    }
+
+    /// Waits until this lease may be free: given up, or run out. Standbys do not wait equally long, so that they neither
+    /// look nor try all at once.
+    async fn until_free(&self, lease: &Lease, left: Duration) -> Result<(), StoreError> {
+        let at_most = if left > LOOK_EVERY {
+            LOOK_EVERY.mul_f64(0.8 + 0.2 * fastrand::f64())
+        } else {
+            left + APART.min(self.config.lease_ttl / 4).mul_f64(fastrand::f64())
+        };
+        let began = monotonic();
+        self.ledger.until_released(lease, at_most).await?;
+        if began.elapsed() < at_most {
+            tokio::time::sleep(APART_AT_ONCE.mul_f64(fastrand::f64())).await;
+        }
+        Ok(())
     }
 
     /// Leads until told to stop, or until the lease is lost.
@@ -195,7 +249,7 @@ impl Watch {
         let mut renewal = JoinSet::new();
         self.spawn_loop(&mut renewal, &keep, Box::new(renew));
 
-        let term = CancellationToken::new();
+        let (term, stop) = (CancellationToken::new(), self.stop.clone());
         let mut work = JoinSet::new();
         let ended = tokio::select! {
             attached = self.attach(lease) => match attached {
@@ -203,7 +257,7 @@ impl Watch {
                     self.metrics.leads(&source, true, &self.hook_names());
                     self.spawn_loops(&mut work, &term, lease, attached)?;
                     tokio::select! {
-                        () = self.stop.cancelled() => Ended::Stopped,
+                        () = stop.cancelled() => Ended::Stopped,
                         ended = first(&mut work) => ended?,
                         ended = first(&mut renewal) => ended?,
                     }
@@ -211,6 +265,8 @@ impl Watch {
                 Err(ended) => ended,
             },
             ended = first(&mut renewal) => ended?,
+            // Also in the middle of an answer that may not come: attaching can be broken off anywhere.
+            () = stop.cancelled() => Ended::Stopped,
         };
         term.cancel();
         match ended {
@@ -235,12 +291,11 @@ impl Watch {
                     }
                     anyhow::Ok(())
                 };
-                if let Ok(rest) = tokio::time::timeout(GRACE * 2, rest).await {
+                if let Ok(rest) = tokio::time::timeout(REST, rest).await {
                     rest?;
                 }
                 work.shutdown().await;
-                let _ = tokio::time::timeout(RELEASE_TIMEOUT, self.ledger.release(lease)).await;
-                tracing::info!(source, epoch = lease.epoch, "the lease is given up");
+                self.release(lease).await;
             }
         }
         keep.cancel();
@@ -261,7 +316,7 @@ impl Watch {
             }
             tokio::select! {
                 () = self.stop.cancelled() => return Err(Ended::Stopped),
-                () = tokio::time::sleep(LOOK_EVERY.mul_f64(0.5 + fastrand::f64())) => {}
+                () = tokio::time::sleep(jittered(PAUSE)) => {}
             }
         };
         trouble.over();
@@ -365,6 +420,11 @@ impl Watch {
         let (trouble, stop) = (self.trouble.at(step.name()), stop.clone());
         among.spawn(async move { loops::run(step, &trouble, stop).await });
     }
+}
+
+/// Somewhere around a pause.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64())
 }
 
 /// The hooks that want to be told again and again what fires: Alertmanager takes for over what it hears no more of.

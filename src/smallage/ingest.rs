@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use redis::cmd;
+use redis::{Cmd, Value, cmd};
 
 use super::{
     Smallage,
@@ -61,17 +61,22 @@ impl Smallage {
             command.arg("BLOCK").arg(millis(block.min(LONGEST_BLOCK)).max(1));
         }
         command.arg("STREAMS").arg(self.keys.dlq()).arg(&after.0);
-        // A read that was abandoned while it blocked is still under way on its connection.
-        if self.reading.swap(true, Ordering::Relaxed) {
-            self.reads.close().await;
-        }
-        let answer = self.reads.run(&command).await;
-        self.reading.store(false, Ordering::Relaxed);
-        let entries = reply::read_entries(answer?)?;
+        let entries = reply::read_entries(self.blocking_read(&command).await?)?;
         let caught_up = entries.len() < max;
         let cursor = entries.last().map_or_else(|| after.clone(), |(id, _)| Cursor(id.clone()));
         let (letters, heaviest) = self.letters_of(entries);
         Ok(Batch { letters, cursor, heaviest, caught_up })
+    }
+
+    /// A command that may block, on the connection that is there for it. One at a time.
+    pub(super) async fn blocking_read(&self, command: &Cmd) -> Result<Value> {
+        // A read that was abandoned while it blocked is still under way on its connection.
+        if self.reading.swap(true, Ordering::Relaxed) {
+            self.reads.close().await;
+        }
+        let answer = self.reads.run(command).await;
+        self.reading.store(false, Ordering::Relaxed);
+        answer
     }
 
     pub(super) async fn browse_dlq(&self, after: &Cursor, max: usize) -> Result<Batch> {

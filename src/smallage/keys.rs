@@ -92,9 +92,24 @@ impl Keys {
         (0..MOST_SHARDS).map(|shard| format!("{queue}:{shard}")).collect()
     }
 
+    /// Who leads among the framework's workers: a string that expires.
+    pub fn framework_leader(&self) -> String {
+        format!("{}leader", self.prefix)
+    }
+
+    /// What every key of the ledger begins with.
+    pub fn ledger(&self) -> String {
+        format!("{}sexton:", self.prefix)
+    }
+
     /// The lease: a string, `<epoch>:<holder>`.
     pub fn lease(&self) -> String {
         format!("{}sexton:lease", self.prefix)
+    }
+
+    /// The word that the lease was given up, until somebody takes it: a stream of one entry, `<epoch>-1`.
+    pub fn handover(&self) -> String {
+        format!("{}sexton:handover", self.prefix)
     }
 
     /// Cursor, counters and epoch: a hash.
@@ -205,6 +220,7 @@ mod tests {
             (keys.clock(), "{lrs}:sched"),
             (keys.dedup("order:7"), "{lrs}:dedup:order:7"),
             (keys.lease(), "{lrs}:sexton:lease"),
+            (keys.handover(), "{lrs}:sexton:handover"),
             (keys.state(), "{lrs}:sexton:state"),
             (keys.outbox(Lane::Deaths), "{lrs}:sexton:outbox:deaths"),
             (keys.outbox(Lane::Alerts), "{lrs}:sexton:outbox:alerts"),

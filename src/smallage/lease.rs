@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use super::{Smallage, connection::Arg, reply};
+use super::{Smallage, connection::Arg, reply, store::LONGEST_BLOCK};
 use crate::{
     clock::millis,
-    ledger::{Lease, Result, StoreError, TryLease},
+    ledger::{Lease, LeaseNow, Result, StoreError, TryLease},
 };
 
 impl Smallage {
@@ -17,7 +17,7 @@ impl Smallage {
             .commands
             .run_script(
                 &self.scripts.acquire,
-                &[&self.keys.lease(), &self.keys.state()],
+                &[&self.keys.lease(), &self.keys.state(), &self.keys.handover()],
                 &[Arg::Text(holder), Arg::Int(millis(ttl)), Arg::Text(&known)],
             )
             .await?;
@@ -40,6 +40,30 @@ impl Smallage {
         }
     }
 
+    pub(super) async fn see_lease(&self) -> Result<LeaseNow> {
+        let mut looks = redis::pipe();
+        looks.cmd("GET").arg(self.keys.lease()).cmd("PTTL").arg(self.keys.lease()).cmd("TIME");
+        let mut reply = reply::Reply::array(Value::Array(self.commands.read_all(&looks).await?))?;
+        let (token, left) = (reply.next()?, reply.next()?);
+        self.clock.set(reply::Reply::array(reply.next()?)?.time()?);
+        let lease = reply::text(&token).and_then(|token| parse_token(&token).ok());
+        Ok(match (lease, left) {
+            // Below 0 it is gone by now, or would never go.
+            (Some(lease), Value::Int(left @ 0..)) => {
+                LeaseNow::Held { lease, left: Duration::from_millis(left.unsigned_abs()) }
+            }
+            _ => LeaseNow::Free,
+        })
+    }
+
+    pub(super) async fn wait_for_release(&self, lease: &Lease, at_most: Duration) -> Result<()> {
+        // What is left behind at the end of this epoch comes after its beginning, whoever writes it when.
+        let mut command = cmd("XREAD");
+        command.arg("BLOCK").arg(millis(at_most.min(LONGEST_BLOCK)).max(1));
+        command.arg("STREAMS").arg(self.keys.handover()).arg(format!("{}-0", lease.epoch));
+        self.blocking_read(&command).await.map(|_| ())
+    }
+
     pub(super) async fn renew_lease(&self, lease: &Lease, ttl: Duration) -> Result<()> {
         let answer = self
             .commands
@@ -52,7 +76,11 @@ impl Smallage {
     pub(super) async fn release_lease(&self, lease: &Lease) -> Result<()> {
         let answer = self
             .commands
-            .run_script(&self.scripts.release, &[&self.keys.lease()], &[Arg::Text(&lease.token())])
+            .run_script(
+                &self.scripts.release,
+                &[&self.keys.lease(), &self.keys.handover()],
+                &[Arg::Text(&lease.token()), Arg::Text(&format!("{}-1", lease.epoch))],
+            )
             .await?;
         match reply::Reply::of_script(answer) {
             Ok(_) | Err(StoreError::Fenced) => Ok(()),

@@ -17,8 +17,8 @@ use crate::{
     config::{SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, Lane},
     ledger::{
-        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, Ledger, OutboxId,
-        OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, SourceLedger, Survey, TryLease,
+        AttachOptions, Attached, Batch, Commit, Committed, Cursor, DlqPage, JobCounts, Lease, LeaseNow, Ledger,
+        OutboxId, OutboxPage, Overview, PlanEnd, Posted, RawLetter, Result, SavedLane, SourceLedger, Survey, TryLease,
     },
 };
 
@@ -35,10 +35,11 @@ pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Smallage {
     name: String,
+    pub(super) config: Arc<SmallageConfig>,
     pub(super) keys: Keys,
     pub(super) commands: Connection,
     pub(super) reads: Connection,
-    /// A read is under way on `reads`, or was abandoned there.
+    /// A command is under way on `reads`, or was abandoned there.
     pub(super) reading: AtomicBool,
     pub(super) scripts: Scripts,
     pub(super) clock: StoreClock,
@@ -98,12 +99,14 @@ impl Smallage {
     /// The namespace that `config` names, as the source `name`.
     pub fn new(name: &str, config: SmallageConfig) -> std::result::Result<Smallage, NamespaceError> {
         let keys = Keys::new(&config.namespace)?;
-        let place = Arc::new(Place::new(config, keys.lease()));
+        let config = Arc::new(config);
+        let place = Arc::new(Place::new(Arc::clone(&config), keys.lease()));
         Ok(Smallage {
             name: name.to_owned(),
             keys,
             commands: Connection::for_commands(Arc::clone(&place)),
             reads: Connection::for_blocking(place, LONGEST_BLOCK),
+            config,
             reading: AtomicBool::new(false),
             scripts: Scripts {
                 acquire: script!("lease_acquire.lua"),
@@ -191,6 +194,14 @@ impl Ledger for Smallage {
 
     async fn leader(&self) -> Result<Option<Lease>> {
         self.current_lease().await
+    }
+
+    async fn look_at_lease(&self) -> Result<LeaseNow> {
+        self.see_lease().await
+    }
+
+    async fn until_released(&self, lease: &Lease, at_most: Duration) -> Result<()> {
+        self.wait_for_release(lease, at_most).await
     }
 
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<()> {

@@ -10,6 +10,7 @@ mod failover;
 mod ingest;
 mod latency;
 mod retries;
+mod standbys;
 mod triage;
 mod watching;
 
@@ -77,6 +78,10 @@ fn main() {
         if wanted("failover") {
             eprintln!("failover: the leader is killed …");
             figures.extend(failover::figures().await);
+        }
+        if wanted("standbys") {
+            eprintln!("standbys: fifty sidecars …");
+            figures.extend(standbys::figures().await);
         }
     });
     let mut table = Table::new();

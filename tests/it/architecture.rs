@@ -79,7 +79,7 @@ fn dependencies_point_one_way() {
         ("delivery", &["clock", "config", "event", "ledger", "letter"]),
         ("retry", &["clock", "event", "ledger", "letter", "rule"]),
         ("triage", &["alert", "clock", "config", "delivery", "event", "ledger", "letter", "retry", "rule"]),
-        ("metrics", &["ledger", "letter"]),
+        ("metrics", &["clock", "ledger", "letter", "version"]),
         ("smallage", &["alert", "clock", "config", "event", "ledger", "letter", "rule"]),
         ("hook", &["clock", "config", "delivery", "event", "letter", "rule"]),
         (
@@ -92,16 +92,20 @@ fn dependencies_point_one_way() {
         ("http", &["alert", "clock", "config", "event", "ledger", "letter", "metrics", "rule", "triage"]),
         (
             "sidecar",
-            &["alert", "clock", "config", "event", "hook", "http", "ledger", "loops", "metrics", "rule", "smallage"],
+            &[
+                "alert", "clock", "config", "event", "hook", "http", "ledger", "loops", "metrics", "rule", "smallage",
+                "version",
+            ],
         ),
         ("demo", &["clock", "config", "event", "hook", "ledger", "letter", "metrics", "sidecar", "smallage"]),
         (
             "cli",
             &[
                 "alert", "clock", "config", "delivery", "demo", "event", "hook", "ledger", "letter", "retry", "rule",
-                "sidecar", "smallage", "triage",
+                "sidecar", "smallage", "triage", "version",
             ],
         ),
+        ("version", &[]),
         ("main", &[]),
         ("lib", &[]),
     ];
@@ -121,6 +125,8 @@ fn each_outside_library_has_one_owner() {
     let owners: &[(&str, &[&str])] = &[
         ("redis", &["smallage", "demo"]),
         ("reqwest", &["hook"]),
+        ("tower_layer", &["hook"]),
+        ("tower_service", &["hook"]),
         ("axum", &["http", "demo"]),
         // What the API answers with describes itself.
         ("utoipa", &["http", "triage", "ledger", "event"]),

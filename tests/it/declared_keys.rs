@@ -12,70 +12,14 @@ use sexton::{
         Raised, Refusal, Relook, Removal, Retain, Retry, Scan, Settled, Sieve, TriageLedger as _, Verdict, Whereabouts,
     },
     letter::Millis,
-};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    net::UnixStream,
+    smallage::{Area, Keys, RIGHTS},
 };
 
 use crate::support::{
     graveyard::{Fields, bury, letter},
-    redis::Redis,
+    monitor::{Monitor, Monitored},
     yard::{NS, QUEUE, Yard, anna, smallage, spent, waits, wanted},
 };
-
-/// What `MONITOR` tells of, one line a command.
-struct Monitor(BufReader<UnixStream>);
-
-impl Monitor {
-    async fn of(redis: &Redis) -> Monitor {
-        let mut stream = UnixStream::connect(redis.socket()).await.unwrap();
-        stream.write_all(b"MONITOR\r\n").await.unwrap();
-        let mut monitor = Monitor(BufReader::new(stream));
-        assert_eq!(monitor.line().await, "+OK");
-        monitor
-    }
-
-    async fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        self.0.read_until(b'\n', &mut line).await.unwrap();
-        String::from_utf8_lossy(&line).trim_end().to_owned()
-    }
-
-    /// Whether a script made it, and its words, for every command up to this one.
-    async fn until(&mut self, last: &str) -> Vec<(bool, Vec<String>)> {
-        let mut commands = Vec::new();
-        loop {
-            let line = self.line().await;
-            let (head, words) = line.split_once("] ").unwrap();
-            let words = words_of(words);
-            if words.get(1).is_some_and(|word| word == last) {
-                return commands;
-            }
-            commands.push((head.ends_with(" lua"), words));
-        }
-    }
-}
-
-/// The quoted words of a line; what is escaped in them stays as it is shown.
-fn words_of(text: &str) -> Vec<String> {
-    let (mut words, mut word, mut quoted, mut escaped) = (Vec::new(), String::new(), false, false);
-    for c in text.chars() {
-        match (quoted, c) {
-            (true, '"') if !escaped => {
-                words.push(std::mem::take(&mut word));
-                quoted = false;
-            }
-            (true, c) => {
-                escaped = c == '\\' && !escaped;
-                word.push(c);
-            }
-            (false, '"') => quoted = true,
-            (false, _) => {}
-        }
-    }
-    words
-}
 
 /// Has every script do everything it can.
 async fn tour(yard: &mut Yard) {
@@ -191,30 +135,49 @@ async fn triage_tour(yard: &mut Yard, place: &Place) {
     hand.announce(Some(&yard.lease), &EventData::HookTest(HookTest::default())).await.unwrap();
 }
 
+/// Fails if the list of rights does not grant this command on this key.
+fn granted(keys: &Keys, command: &str, key: &str) {
+    let command = if command == "XINFO" { "xinfo|stream".to_owned() } else { command.to_lowercase() };
+    let area = Area::of(keys, key).unwrap_or_else(|| panic!("no right covers {key}"));
+    let right = RIGHTS.iter().find(|right| right.command == command);
+    let right = right.unwrap_or_else(|| panic!("no right covers {command}"));
+    assert!(right.areas.contains(&area), "the right to {command} leaves out {key}");
+}
+
 #[tokio::test]
 async fn scripts_touch_only_the_keys_they_are_given() {
     let mut yard = Yard::open().await;
     let mut monitor = Monitor::of(&yard.redis).await;
     tour(&mut yard).await;
     let _: Option<String> = yard.con.get("the end").await.unwrap();
+    let keys = Keys::new(NS).unwrap();
     let mut given = BTreeSet::new();
     let (mut scripts, mut touched) = (BTreeSet::new(), BTreeMap::<String, u32>::new());
-    for (by_script, words) in monitor.until("the end").await {
+    for Monitored { by_script, words, .. } in monitor.until("the end").await {
         let command = words[0].to_uppercase();
-        if !by_script {
-            if command.starts_with("EVAL") {
-                let keys: usize = words[2].parse().unwrap();
-                given = words[3..3 + keys].iter().cloned().collect();
-                assert!(given.iter().all(|key| key.starts_with("{lrs}:")), "{given:?}");
-                scripts.insert(words[1].clone());
+        if command.starts_with("EVAL") {
+            let count: usize = words[2].parse().unwrap();
+            given = words[3..3 + count].iter().cloned().collect();
+            assert!(given.iter().all(|key| key.starts_with("{lrs}:")), "{given:?}");
+            scripts.insert(words[1].clone());
+            for key in &given {
+                granted(&keys, &command, key);
             }
             continue;
         }
         let key = match command.as_str() {
-            "TIME" => continue,
+            "TIME" | "CLIENT" => continue,
             "XINFO" => &words[2],
+            "XREAD" => &words[words.len() - 2],
             _ => &words[1],
         };
+        // The test's own connection stands in for workers, and for Redis itself.
+        if by_script || key.contains(":sexton:") {
+            granted(&keys, &command, key);
+        }
+        if !by_script {
+            continue;
+        }
         assert!(given.contains(key), "a script was not given {key}: {words:?}");
         *touched.entry(command).or_default() += 1;
     }

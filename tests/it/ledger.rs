@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use redis::AsyncCommands as _;
 use sexton::{
+    clock::monotonic,
     config::{Secret, SecretSource, SmallageConfig, SourceConfig, SourceKind},
     event::{EventData, EventType, HookTest, Include, JobDead, Lane},
     ledger::{
-        AttachOptions, Commit, Cursor, Death, ExistingStep, JobCounts, Lease, Ledger, Loss, OutboxId, PlanEnd,
-        StoreError, TryLease,
+        AttachOptions, Commit, Cursor, Death, ExistingStep, JobCounts, Lease, LeaseNow, Ledger, Loss, OutboxId,
+        PlanEnd, StoreError, TryLease,
     },
     loops::{Next, Renew, Step as _},
     metrics::Metrics,
@@ -82,6 +83,52 @@ async fn one_holder_at_a_time_and_the_epoch_only_rises() {
     let () = redis::cmd("FLUSHALL").query_async(&mut redis.connect().await).await.unwrap();
     let TryLease::Acquired(third) = ledger.try_lease("me", TTL, second.epoch).await.unwrap() else { panic!("free") };
     assert!(third.epoch > second.epoch);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_lease_is_woken_when_it_is_given_up_and_not_before() {
+    let redis = Redis::start().await;
+    let (leader, standby) = (ledger(&redis), ledger(&redis));
+    let mut con = redis.connect().await;
+    let key = format!("{{{NS}}}:sexton:lease");
+    assert_eq!(standby.look_at_lease().await, Ok(LeaseNow::Free));
+    let mut epoch = 0;
+    for given_up_first in [false, true, false] {
+        let first = lease(&*leader).await;
+        assert!(first.epoch > epoch);
+        epoch = first.epoch;
+        let LeaseNow::Held { lease, left } = standby.look_at_lease().await.unwrap() else { panic!("it is held") };
+        assert_eq!(lease, first);
+        assert!(left <= TTL && left > TTL / 2, "{left:?}");
+
+        // Nobody gives it up: the wait is as long as it was asked to be.
+        let began = monotonic();
+        standby.until_released(&lease, Duration::from_millis(50)).await.unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(50), "{:?}", began.elapsed());
+
+        // Longer than a test may take, so that only the word can end it.
+        let began = monotonic();
+        if given_up_first {
+            leader.release(&first).await.unwrap();
+            standby.until_released(&lease, Duration::from_secs(5)).await.unwrap();
+        } else {
+            let (waited, released) =
+                tokio::join!(standby.until_released(&lease, Duration::from_secs(5)), leader.release(&first));
+            waited.and(released).unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        assert_eq!(standby.look_at_lease().await, Ok(LeaseNow::Free));
+    }
+    // What could never run out, or is no lease, is nobody's.
+    for odd in ["5:other", "rubbish"] {
+        let () = con.set(&key, odd).await.unwrap();
+        assert_eq!(standby.look_at_lease().await, Ok(LeaseNow::Free), "{odd}");
+    }
+    // Where the word cannot be left, the lease is given up all the same.
+    let first = lease(&*leader).await;
+    let () = redis::cmd("ACL").arg(&["SETUSER", "default", "-xadd"]).query_async(&mut con).await.unwrap();
+    leader.release(&first).await.unwrap();
+    assert_eq!(standby.look_at_lease().await, Ok(LeaseNow::Free));
 }
 
 #[tokio::test]

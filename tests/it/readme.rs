@@ -14,7 +14,7 @@ use sexton::{
     letter::Millis,
     metrics,
     retry::State,
-    smallage::{Keys, record::decode},
+    smallage::{Keys, least_rights, record::decode},
 };
 
 use crate::support::graveyard::recorded;
@@ -80,6 +80,7 @@ fn parts() -> Vec<(&'static str, String)> {
     vec![
         ("configuration", format!("```yaml\n{}```", config::REFERENCE)),
         ("rules", format!("```yaml\n{}```", config::RULES_REFERENCE)),
+        ("rights", format!("```\n{}\n```", least_rights(&Keys::new("lrs").unwrap()))),
         ("metrics", metrics_table()),
         ("outcomes", outcomes_table()),
         ("job.dead", example(EventData::JobDead(Box::new(sample(0))), died(&sample(0)))),

@@ -124,7 +124,7 @@ async fn run_under(
     let (mut out, mut err, mut input) = (Vec::new(), Vec::new(), answer.as_bytes());
     let mut io = Io { out: &mut out, err: &mut err, input: &mut input, screen };
     let result = match &cli.command {
-        Command::Check(_) => super::check::check(&config(), &mut io),
+        Command::Check(args) => super::check::check(&config(), &watched, args, &mut io).await,
         Command::Ls(args) => super::ls::ls(&config().sources, &ledgers, &rules.unwrap(), args, &mut io).await,
         Command::Show(args) => super::show::show(&ledgers, args, &mut io).await,
         Command::Errors(args) => super::errors::errors(&ledgers, args, &mut io).await,

@@ -211,7 +211,7 @@ pub(super) fn at(place: &dyn fmt::Display, trouble: StoreError) -> StoreError {
 /// Why a server did not let us in.
 fn refused(error: &RedisError, tls: Option<&Tls>) -> StoreError {
     if let Some(why) = trouble::of_tls(error) {
-        return StoreError::Denied(why);
+        return StoreError::Unavailable(why);
     }
     if error.is_connection_dropped() && !error.is_connection_refusal() {
         // The server's last words are lost when it closes before we have written ours.

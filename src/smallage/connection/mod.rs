@@ -125,6 +125,18 @@ impl Connection {
         self.taken(generation, answers.and_then(|answers| answers.into_iter().map(each).collect())).await
     }
 
+    /// Runs several commands in one go; one answer for each, errors of the server ([`Value::ServerError`]) among them.
+    pub(super) async fn answers_of(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        let (mut connection, generation) = self.open().await?;
+        let answers = connection.req_packed_commands(commands, 0, commands.len()).await;
+        self.taken(generation, answers).await
+    }
+
+    /// Connects and hangs up, with no regard to earlier tries.
+    pub(super) async fn knock(&self) -> Result<()> {
+        self.place.connect(self.response_timeout).await.map(drop)
+    }
+
     /// Runs a script by its digest, and by its text where the server does not know it (a restart, SCRIPT FLUSH).
     pub(super) async fn run_script(&self, script: &Script, keys: &[&str], args: &[Arg<'_>]) -> Result<Value> {
         self.run_by(["EVALSHA", "EVAL"], script, keys, args).await

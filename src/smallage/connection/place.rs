@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Where the Redis of one source is.
 #[derive(Debug)]
 pub(in crate::smallage) struct Place {
-    config: SmallageConfig,
+    config: Arc<SmallageConfig>,
     /// A key that every user may read.
     key: String,
     known: Mutex<Known>,
@@ -43,7 +43,7 @@ struct Known {
 
 impl Place {
     /// Nothing is known yet. `key` is any that a user with the least rights may read.
-    pub(in crate::smallage) fn new(config: SmallageConfig, key: String) -> Place {
+    pub(in crate::smallage) fn new(config: Arc<SmallageConfig>, key: String) -> Place {
         Place { config, key, known: Mutex::default() }
     }
 
@@ -116,7 +116,7 @@ impl Place {
         let Some(at) = at else {
             let why =
                 "this is one node of a Cluster, and another one has the namespace; write redis+cluster:// in the URL";
-            return Some(StoreError::Denied(why.to_owned()));
+            return Some(StoreError::Unavailable(why.to_owned()));
         };
         if let Some(owner) = cluster::moved(error, at) {
             self.known().nodes.first(owner);

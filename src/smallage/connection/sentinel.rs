@@ -95,7 +95,7 @@ fn explain(silent: Vec<Silent>, name: &str) -> StoreError {
     if unknown {
         let known = masters.into_iter().collect::<Vec<_>>().join(", ");
         let known = if known.is_empty() { "none".to_owned() } else { known };
-        return StoreError::Denied(format!("the Sentinels know no master {name}; they know {known}"));
+        return StoreError::Unavailable(format!("the Sentinels know no master {name}; they know {known}"));
     }
     StoreError::Unavailable(format!("no Sentinel answers: {}", unreachable.join("; ")))
 }
@@ -200,9 +200,9 @@ mod tests {
             ),
             (
                 vec![gone(), unknown(&["y", "x"]), unknown(&["x"])],
-                "the store refuses us: the Sentinels know no master m; they know x, y",
+                "the store cannot be reached: the Sentinels know no master m; they know x, y",
             ),
-            (vec![unknown(&[])], "the store refuses us: the Sentinels know no master m; they know none"),
+            (vec![unknown(&[])], "the store cannot be reached: the Sentinels know no master m; they know none"),
         ] {
             assert_eq!(explain(silent, "m").to_string(), expected);
         }

@@ -1,5 +1,5 @@
 -- Takes the lease if it is free, or anew if it is the caller's own.
--- KEYS  1 lease  2 state
+-- KEYS  1 lease  2 state  3 handover
 -- ARGV  1 holder  2 ttl (ms)  3 highest epoch the caller knows of
 -- Gives {'OK', epoch, seconds, microseconds} or {'HELD', token, seconds, microseconds}
 -- One step, because the epoch must rise with every change of hands, and two callers must not both find it free.
@@ -14,4 +14,6 @@ local stored = tonumber(redis.call('HGET', KEYS[2], 'epoch') or '0') or 0
 local epoch = string.format('%.0f', math.max(stored, tonumber(ARGV[3])) + 1)
 redis.call('HSET', KEYS[2], 'epoch', epoch)
 redis.call('SET', KEYS[1], epoch .. ':' .. ARGV[1], 'PX', ARGV[2])
+-- It is no longer to be had, so nobody is to be woken.
+redis.call('DEL', KEYS[3])
 return {'OK', epoch, time[1], time[2]}

@@ -15,10 +15,10 @@ use crate::{
     clock::StoreClock,
     event::{Event, EventData, Lane},
     ledger::{
-        AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Flight, JobCounts,
-        Judge, Judging, Lease, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place, PlanEnd, Pool, PoolView, Posted,
-        Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane, Settled, Sights, Standing,
-        StoreError, Survey, TryLease, Waiting,
+        AttachOptions, Attached, AuditLine, Batch, Commit, Committed, Cursor, DlqPage, DuePools, Finding, Flight,
+        Inspect, JobCounts, Judge, Judging, Lease, LeaseNow, Ledger, Lesson, OutboxId, OutboxPage, Overview, Place,
+        PlanEnd, Pool, PoolView, Posted, Prospects, RawLetter, Relook, Result, Retried, Retry, RetryLedger, SavedLane,
+        Settled, Sights, Standing, StoreError, Survey, TryLease, Waiting,
     },
     letter::{DeadLetter, ErrorInfo, Group, Millis, Reason, Verdict},
 };
@@ -85,6 +85,8 @@ pub(crate) struct Fake {
     pub(crate) log: Vec<AuditLine>,
     /// The watch as it was saved last.
     pub(crate) watch: BTreeMap<String, String>,
+    /// What is found when it is looked at before a rollout.
+    pub(crate) findings: Vec<Finding>,
     /// Every operation fails with this.
     pub(crate) broken: Option<StoreError>,
     /// The state of the lanes by hook and lane.
@@ -117,6 +119,7 @@ impl Fake {
             waiting: Waiting::default(),
             log: Vec::new(),
             watch: BTreeMap::new(),
+            findings: Vec::new(),
             broken: None,
             lanes: Mutex::default(),
             outbox: Mutex::default(),
@@ -197,6 +200,14 @@ impl Ledger for Fake {
     async fn leader(&self) -> Result<Option<Lease>> {
         self.works()?;
         Ok(self.leader.clone())
+    }
+
+    async fn look_at_lease(&self) -> Result<LeaseNow> {
+        not_here()
+    }
+
+    async fn until_released(&self, _: &Lease, _: Duration) -> Result<()> {
+        not_here()
     }
 
     async fn renew(&self, _: &Lease, _: Duration) -> Result<()> {
@@ -334,6 +345,13 @@ impl Ledger for Fake {
     async fn jobs(&self, job_ids: &[String]) -> Result<Vec<JobCounts>> {
         self.works()?;
         Ok(job_ids.iter().map(|id| self.jobs.get(id).copied().unwrap_or_default()).collect())
+    }
+}
+
+#[async_trait]
+impl Inspect for Fake {
+    async fn inspect(&self, tell: &mut (dyn FnMut(Finding) + Send)) {
+        self.findings.iter().cloned().for_each(tell);
     }
 }
 

@@ -1,0 +1,340 @@
+//! Which rights are missing, found out by asking for each of them with a command that changes nothing even where it is
+//! granted: its arguments make no sense, or its key does not exist.
+//!
+//! Redis looks at rights before it looks at arguments, so a command that is not allowed is told from one that is.
+
+use redis::{Cmd, Value, cmd};
+
+use crate::{
+    ledger::{Aspect, Finding},
+    smallage::{
+        Keys,
+        rights::{Area, RIGHTS, Right},
+    },
+};
+
+/// A name that no key has, behind the beginning of an area.
+const NO_KEY: &str = "sexton-check-of-rights";
+/// What is neither a number, nor an entry's id, nor a script.
+const NONSENSE: &str = "?";
+/// As long as a script's digest, and none.
+const NO_DIGEST: &str = "0000000000000000000000000000000000000000";
+/// Missing rights of which it is told what they are for.
+const EXPLAINED: usize = 3;
+/// Areas in which any command may be tried: there are keys that do not exist.
+const OPEN: [Area; 3] = [Area::Queues, Area::Dedup, Area::Ledger];
+
+/// One command that asks for one right.
+#[derive(Debug)]
+pub(super) struct Try {
+    right: &'static Right,
+    /// Where; nowhere for a command without keys.
+    area: Option<Area>,
+    /// It is needed there, rather than tried to find out what is missing.
+    needed: bool,
+    pub(super) command: Cmd,
+}
+
+/// What to send, in order.
+pub(super) fn tries(keys: &Keys) -> Vec<Try> {
+    let mut tries = Vec::new();
+    for right in RIGHTS {
+        if right.areas.is_empty() {
+            tries.push(Try { right, area: None, needed: true, command: cmd(&right.command.to_uppercase()) });
+        }
+        if let Some(command) = keyless(right.command) {
+            tries.push(Try { right, area: None, needed: true, command });
+        }
+        for area in Area::ALL {
+            let needed = right.areas.contains(&area);
+            if needed || !right.areas.is_empty() && OPEN.contains(&area) {
+                tries.push(Try { right, area: Some(area), needed, command: asking(right.command, &key(keys, area)) });
+            }
+        }
+    }
+    tries
+}
+
+/// The key to ask with.
+fn key(keys: &Keys, area: Area) -> String {
+    match area {
+        Area::Dlq => keys.dlq(),
+        Area::Clock => keys.clock(),
+        Area::Queues | Area::Dedup | Area::Ledger => {
+            let pattern = area.pattern(keys);
+            format!("{}{NO_KEY}", pattern.trim_end_matches('*'))
+        }
+    }
+}
+
+/// A script without keys: it tells whether the command is allowed at all.
+fn keyless(command: &str) -> Option<Cmd> {
+    command.starts_with("eval").then(|| {
+        let mut asking = cmd(&command.to_uppercase());
+        asking.arg(script(command)).arg(0);
+        asking
+    })
+}
+
+/// What cannot be run: no digest of any script, or no script.
+fn script(command: &str) -> &'static str {
+    if command.starts_with("evalsha") { NO_DIGEST } else { NONSENSE }
+}
+
+/// The command on this key, with arguments that keep it from changing anything.
+fn asking(command: &str, key: &str) -> Cmd {
+    let mut words = command.split('|');
+    let mut asking = cmd(&words.next().unwrap_or_default().to_uppercase());
+    for word in words {
+        asking.arg(word.to_uppercase());
+    }
+    let (before, after): (&[&str], &[&str]) = match command {
+        "evalsha" | "evalsha_ro" | "eval" | "eval_ro" => (&[script(command), "1"], &[]),
+        // Neither there nor not there.
+        "set" => (&[], &[NONSENSE, "NX", "XX"]),
+        // A field without a value.
+        "hset" => (&[], &["f", "v", "f"]),
+        "hincrby" => (&[], &["f", NONSENSE]),
+        "pexpire" => (&[], &[NONSENSE]),
+        "xadd" => (&[], &["NOMKSTREAM", NONSENSE, "f", "v"]),
+        "xdel" => (&[], &[NONSENSE]),
+        "xtrim" => (&[], &["MAXLEN", NONSENSE]),
+        "zadd" => (&[], &[NONSENSE, "m"]),
+        "zremrangebyscore" => (&[], &[NONSENSE, NONSENSE]),
+        // Of keys that do not exist.
+        "hdel" => (&[], &["f"]),
+        "zrem" => (&[], &["m"]),
+        // Only read.
+        "xread" => (&["COUNT", "1", "STREAMS"], &["$"]),
+        "xrange" | "xrevrange" => (&[], &[NONSENSE, NONSENSE]),
+        "zrange" | "zrangebyscore" | "zcount" => (&[], &["0", "0"]),
+        "hget" | "hmget" | "zscore" | "zmscore" => (&[], &["f"]),
+        _ => (&[], &[]),
+    };
+    for word in before {
+        asking.arg(*word);
+    }
+    asking.arg(key);
+    for word in after {
+        asking.arg(*word);
+    }
+    asking
+}
+
+/// What an answer says about the right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Granted,
+    Refused,
+    /// The server does not have this command, or not under this name.
+    Unknown,
+}
+
+fn said(answer: Option<&Value>) -> Said {
+    match answer {
+        Some(Value::ServerError(error)) if error.code() == "NOPERM" => Said::Refused,
+        // It has no code of its own.
+        Some(Value::ServerError(error)) if error.details().is_some_and(|said| said.starts_with("unknown command")) => {
+            Said::Unknown
+        }
+        Some(_) => Said::Granted,
+        None => Said::Refused,
+    }
+}
+
+/// What is missing.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Missing {
+    commands: Vec<&'static str>,
+    areas: Vec<Area>,
+    /// Commands that are granted, in areas that are granted, but not for each other.
+    pairs: Vec<(&'static str, Area)>,
+    /// Commands that the server does not have.
+    unknown: Vec<&'static str>,
+}
+
+impl Missing {
+    fn of(outcomes: &[(&Try, Said)]) -> Missing {
+        let granted = |wanted: &dyn Fn(&Try) -> bool| {
+            outcomes.iter().any(|(tried, said)| *said == Said::Granted && wanted(tried))
+        };
+        let command_granted = |command: &str| granted(&|tried| tried.right.command == command);
+        let area_granted = |area: Area| granted(&|tried| tried.area == Some(area));
+        // Where no key at all may be used, commands cannot be told apart; but scripts can be asked for without a key.
+        let blind = !Area::ALL.into_iter().any(area_granted);
+        let any_command = RIGHTS.iter().any(|right| !right.areas.is_empty() && command_granted(right.command));
+        let mut missing = Missing::default();
+        for (tried, said) in outcomes.iter().filter(|(tried, _)| tried.needed) {
+            let command = tried.right.command;
+            if *said == Said::Unknown {
+                add(&mut missing.unknown, command);
+                continue;
+            }
+            if *said == Said::Granted {
+                continue;
+            }
+            let without_key = tried.area.is_none();
+            let command_is_missing =
+                !command_granted(command) && (!blind || !any_command || without_key || keyless(command).is_some());
+            if command_is_missing {
+                add(&mut missing.commands, command);
+            }
+            match tried.area {
+                Some(area) if !area_granted(area) => add(&mut missing.areas, area),
+                Some(area) if !command_is_missing => add(&mut missing.pairs, (command, area)),
+                _ => {}
+            }
+        }
+        missing.areas.sort_unstable();
+        missing
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Missing::default()
+    }
+
+    /// The words of `ACL SETUSER` that add it all.
+    fn words(&self, keys: &Keys) -> Vec<String> {
+        let mut words = Vec::new();
+        for command in self.commands.iter().chain(self.pairs.iter().map(|(command, _)| command)) {
+            add(&mut words, format!("+{command}"));
+        }
+        for area in self.areas.iter().chain(self.pairs.iter().map(|(_, area)| area)) {
+            add(&mut words, area.word(keys));
+        }
+        words
+    }
+}
+
+fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+/// What is missing, by name, or that nothing is.
+pub(super) fn judge(keys: &Keys, user: &str, tries: &[Try], answers: &[Value]) -> Vec<Finding> {
+    let outcomes: Vec<(&Try, Said)> =
+        tries.iter().enumerate().map(|(n, tried)| (tried, said(answers.get(n)))).collect();
+    let missing = Missing::of(&outcomes);
+    if missing.is_empty() {
+        let rights = RIGHTS.len();
+        return vec![Finding::ok(
+            Aspect::Rights,
+            format!("the user {user} has all rights that are needed: {rights} commands, {} keys", Area::ALL.len()),
+        )];
+    }
+    let mut found = Vec::new();
+    let words = missing.words(keys);
+    if !words.is_empty() {
+        let told = in_words(keys, user, &missing);
+        let help = format!("ACL SETUSER {user} {}", words.join(" "));
+        found.push(Finding { missing: words, ..Finding::unusable(Aspect::Rights, told, help) });
+    }
+    if !missing.unknown.is_empty() {
+        let names: Vec<String> = missing.unknown.iter().map(|command| name(command)).collect();
+        found.push(Finding {
+            missing: missing.unknown.iter().map(ToString::to_string).collect(),
+            ..Finding::unusable(
+                Aspect::Rights,
+                format!("it does not know {}", names.join(", ")),
+                "use a Redis that has them, and has not given them other names (rename-command)",
+            )
+        });
+    }
+    found
+}
+
+fn in_words(keys: &Keys, user: &str, missing: &Missing) -> String {
+    let explained = missing.commands.len() + missing.areas.len() + missing.pairs.len() <= EXPLAINED;
+    let why = |purpose: &str| if explained { format!(" ({purpose})") } else { String::new() };
+    let purpose_of = |command: &str| RIGHTS.iter().find(|right| right.command == command).map(|right| right.purpose);
+    let mut told: Vec<String> = missing
+        .commands
+        .iter()
+        .map(|command| format!("{}{}", name(command), why(purpose_of(command).unwrap_or_default())))
+        .collect();
+    for (command, area) in &missing.pairs {
+        told.push(format!("{} on {}{}", name(command), area.pattern(keys), why(area.purpose())));
+    }
+    let areas: Vec<String> =
+        missing.areas.iter().map(|area| format!("{}{}", area.pattern(keys), why(area.purpose()))).collect();
+    let commands = (!told.is_empty()).then(|| format!("may not use {}", told.join(", ")));
+    let areas = (!areas.is_empty()).then(|| format!("may not use the keys {}", areas.join(", ")));
+    let both: Vec<String> = commands.into_iter().chain(areas).collect();
+    format!("the user {user} {}", both.join(", and "))
+}
+
+/// As people write a command.
+fn name(command: &str) -> String {
+    command.replace('|', " ").to_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys::new("lrs").unwrap()
+    }
+
+    /// What a server would say that grants these commands on these areas, and what is made of it.
+    fn missing(allowed: &dyn Fn(&str, Option<Area>) -> bool) -> Missing {
+        let tries = tries(&keys());
+        let outcome = |tried: &Try| {
+            if allowed(tried.right.command, tried.area) { Said::Granted } else { Said::Refused }
+        };
+        let outcomes: Vec<_> = tries.iter().map(|tried| (tried, outcome(tried))).collect();
+        Missing::of(&outcomes)
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_nothing_else() {
+        assert!(missing(&|_, _| true).is_empty());
+        for right in RIGHTS {
+            let found = missing(&|command, _| command != right.command);
+            assert_eq!(found, Missing { commands: vec![right.command], ..Missing::default() });
+        }
+        for lost in Area::ALL {
+            let found = missing(&|_, area| area != Some(lost));
+            assert_eq!(found, Missing { areas: vec![lost], ..Missing::default() });
+        }
+        let found = missing(&|command, area| command != "xadd" && area != Some(Area::Queues));
+        assert_eq!(found, Missing { commands: vec!["xadd"], areas: vec![Area::Queues], ..Missing::default() });
+        let found = missing(&|command, area| command != "xadd" || area != Some(Area::Queues));
+        assert_eq!(found, Missing { pairs: vec![("xadd", Area::Queues)], ..Missing::default() });
+    }
+
+    #[test]
+    fn who_may_do_nothing_lacks_all_and_who_may_use_no_key_lacks_the_keys() {
+        let found = missing(&|_, _| false);
+        assert_eq!((found.commands.len(), found.areas.len()), (RIGHTS.len(), Area::ALL.len()));
+        let found = missing(&|_, area| area.is_none());
+        assert_eq!(found, Missing { areas: Area::ALL.to_vec(), ..Missing::default() });
+    }
+
+    #[test]
+    fn the_remedy_is_one_line_that_adds_what_is_missing() {
+        let keys = keys();
+        let tries = tries(&keys);
+        let noperm = redis::parse_redis_value(b"-NOPERM no\r\n").unwrap();
+        let answer = |tried: &Try| {
+            let refused = tried.right.command == "xinfo|stream" || tried.area == Some(Area::Clock);
+            if refused { noperm.clone() } else { Value::Nil }
+        };
+        let answers: Vec<Value> = tries.iter().map(answer).collect();
+        let found = judge(&keys, "sexton", &tries, &answers);
+        assert_eq!(
+            found[0].message,
+            "the user sexton may not use XINFO STREAM (deaths that nobody saw are counted), and may not use the keys \
+             {lrs}:sched (what became of a retried job is looked up there)"
+        );
+        assert_eq!(found[0].help.as_deref(), Some("ACL SETUSER sexton +xinfo|stream %R~{lrs}:sched"));
+        assert_eq!(found[0].missing, ["+xinfo|stream", "%R~{lrs}:sched"]);
+        let unknown = redis::parse_redis_value(b"-ERR unknown command 'EVAL_RO', with args\r\n").unwrap();
+        let answer = |tried: &Try| if tried.right.command == "eval_ro" { unknown.clone() } else { Value::Nil };
+        let answers: Vec<Value> = tries.iter().map(answer).collect();
+        let found = judge(&keys, "sexton", &tries, &answers);
+        assert_eq!((found.len(), found[0].message.as_str()), (1, "it does not know EVAL_RO"));
+    }
+}

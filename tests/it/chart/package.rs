@@ -1,0 +1,189 @@
+//! The chart as it is handed on: its package, its dependants, its notes, its versions.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::helm::{NAMESPACE, RELEASE, VERSIONS, Workers, chart, helm, parsed, root, said, template, values};
+
+/// What is in an archive: names, in order.
+fn names(archive: &std::path::Path) -> Vec<String> {
+    let listed = Command::new("tar").arg("tzf").arg(archive).output().unwrap();
+    assert!(listed.status.success());
+    let mut names: Vec<String> = String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_package_carries_the_files_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().display().to_string();
+    said(&helm(&["package", &chart().display().to_string(), "--destination", &into])).unwrap();
+    let archive = folder.path().join(format!("sexton-{}.tgz", env!("CARGO_PKG_VERSION")));
+    let unpacked = Command::new("tar").arg("xzf").arg(&archive).arg("-C").arg(folder.path()).output().unwrap();
+    assert!(unpacked.status.success());
+    let packed = folder.path().join("sexton");
+    let mut compared = 0;
+    for name in names(&archive) {
+        let path = folder.path().join(&name);
+        assert!(!path.is_symlink(), "{name}");
+        if let Some(file) = name.strip_prefix("sexton/rules/") {
+            let own = std::fs::read(root().join("rules").join(file)).unwrap();
+            assert!(std::fs::read(&path).unwrap() == own, "{name} is not as in rules/");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 6, "{compared}");
+    // Tests of rules are of no use there.
+    assert!(!names(&archive).iter().any(|name| name.ends_with("_test.yaml")));
+    // It makes what the chart makes from the repository.
+    let more = ["-f", &values("everything")];
+    assert_eq!(template(&packed, RELEASE, &more), template(&chart(), RELEASE, &more));
+}
+
+#[test]
+fn workers_charts_are_built_with_no_network_and_leave_the_rest_to_it() {
+    let workers = Workers::built();
+    let archive = workers.chart().join(format!("charts/sexton-{}.tgz", env!("CARGO_PKG_VERSION")));
+    assert!(names(&archive).contains(&"sexton/rules/50-alerts.yaml".to_owned()));
+    // Values of a chart above are held against the same schema.
+    let refused = template(&workers.chart(), RELEASE, &["--set", "sexton.replica=3"]).unwrap_err();
+    assert!(refused.contains("additional properties 'replica' not allowed"), "{refused}");
+    // Values for all charts pass.
+    template(&workers.chart(), RELEASE, &["--set", "global.team=payments"]).unwrap();
+}
+
+#[test]
+fn the_versions_are_sextons() {
+    let chart = parsed(&std::fs::read_to_string(chart().join("Chart.yaml")).unwrap()).remove(0);
+    let workers = root().join("helm/examples/workers/Chart.yaml");
+    let workers = parsed(&std::fs::read_to_string(workers).unwrap()).remove(0);
+    for version in [&chart["version"], &chart["appVersion"], &workers["dependencies"][0]["version"]] {
+        assert_eq!(*version, env!("CARGO_PKG_VERSION"));
+    }
+}
+
+#[test]
+fn every_value_has_a_default_an_explanation_and_a_place_in_the_schema() {
+    let text = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(chart().join("values.schema.json")).unwrap()).unwrap();
+    let mut known: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    known.retain(|name| *name != "global");
+    let given = parsed(&text).remove(0);
+    let mut given: Vec<&str> = given.as_object().unwrap().keys().map(String::as_str).collect();
+    given.sort_unstable();
+    assert_eq!(given, known);
+    // Values that stand together are explained together.
+    for paragraph in text.split("\n\n") {
+        assert!(paragraph.lines().any(|line| line.trim_start().starts_with('#')), "not explained: {paragraph}");
+    }
+}
+
+#[test]
+fn the_schema_knows_the_sections_of_the_configuration() {
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(chart().join("values.schema.json")).unwrap()).unwrap();
+    let known = schema["definitions"]["config"]["properties"].as_object().unwrap();
+    let mut known: Vec<&str> = known.keys().map(String::as_str).collect();
+    known.sort_unstable();
+    let is_key = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let reference = sexton::config::REFERENCE.lines();
+    let keys = reference.filter_map(|line| line.strip_prefix('#').unwrap_or(line).split_once(':').map(|(key, _)| key));
+    let mut keys: Vec<&str> = keys.filter(is_key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(known, keys);
+}
+
+/// What `helm install` would say.
+fn notes(more: &[&str]) -> String {
+    let chart = chart().display().to_string();
+    let install = ["install", RELEASE, &chart, "--namespace", NAMESPACE, "--dry-run=client"];
+    let text = said(&helm(&[&install, more].concat())).unwrap();
+    text.split_once("NOTES:\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn the_notes_say_what_to_do_next() {
+    let hint = |name: &str| match name {
+        "hooks" => "* No hooks:",
+        "retries" => "* No retry rules:",
+        "alerts" => "* No alerts:",
+        "twice" => "paged twice",
+        "scrape" => "* Nothing scrapes",
+        "health" => "* Nobody watches Sexton itself",
+        "token" => "* No token:",
+        "one" => "* One replica:",
+        "open" => "* Everybody in the cluster",
+        "image" => "from no registry of yours",
+        _ => unreachable!("{name}"),
+    };
+    let hints = ["hooks", "retries", "alerts", "twice", "scrape", "health", "token", "one", "open", "image"];
+    let hook = r#"config.hooks=[{"name":"oncall","url":"https://a.example/in"}]"#;
+    for (more, wanted) in [
+        (&[][..], &["hooks", "retries", "scrape", "token", "open", "image"][..]),
+        (&["-f", &values("everything")], &["twice"]),
+        (&["-f", &values("nothing")], &["hooks", "retries", "alerts", "scrape", "token", "one", "open", "image"]),
+        (&["-f", &values("sidecar")], &["hooks", "retries", "token", "image"]),
+        (&["-f", &values("rules")], &["hooks", "scrape", "token", "open", "image"]),
+        (&["--set-json", hook, "--set", "shippedRules=true"], &["scrape", "token", "open", "image"]),
+        (
+            &["--set", "serviceMonitor.enabled=true,shippedRules=false"],
+            &["hooks", "retries", "alerts", "health", "token", "open", "image"],
+        ),
+        (&["--set", "existingRulesConfigMap=a"], &["hooks", "scrape", "token", "open", "image"]),
+    ] {
+        let text = notes(more);
+        for name in hints {
+            assert_eq!(text.contains(hint(name)), wanted.contains(&name), "{name} in {more:?}: {text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 120 && line.trim_end() == line), "{text}");
+        assert!(!text.contains("\n\n\n"), "{text}");
+    }
+    let text = notes(&["-f", &values("everything")]);
+    assert!(text.contains("orders: smallage, namespace lrs\n  mails: smallage, namespace mails\n"), "{text}");
+    assert!(text.contains("kubectl -n jobs exec deployment/graveyard -- sexton stats"), "{text}");
+    assert!(text.contains("kubectl -n jobs port-forward service/graveyard 9700"), "{text}");
+    assert!(text.contains("helm -n jobs test shop --logs"), "{text}");
+    assert!(!notes(&["-f", &values("nothing")]).contains("helm -n jobs test"));
+    assert!(notes(&["-f", &values("sidecar")]).contains("-l sexton/sidecar=shop-sexton"));
+}
+
+#[test]
+fn what_the_readme_says_of_it_works() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let section = readme.split_once("\n## Deploy with Helm\n").unwrap().1.split_once("\n## ").unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let blocks = section.split("```yaml\n").skip(1).map(|block| block.split_once("```").unwrap().0);
+    let (mut rendered, example) = (0, root().join("helm/examples/workers"));
+    for block in blocks {
+        match block.lines().next().unwrap() {
+            "# values.yaml" => {
+                std::fs::write(&file, block).unwrap();
+                let made = template(&chart(), RELEASE, &["-f", &file.display().to_string()]);
+                made.unwrap_or_else(|error| panic!("{block}: {error}"));
+                rendered += 1;
+            }
+            "# Chart.yaml" => {
+                let told = parsed(block).remove(0);
+                let own = parsed(&std::fs::read_to_string(example.join("Chart.yaml")).unwrap()).remove(0);
+                assert_eq!(told["dependencies"], own["dependencies"]);
+            }
+            "# templates/deployment.yaml" => {
+                // The example asks first whether the dependency is there.
+                let own = std::fs::read_to_string(example.join("templates/deployment.yaml")).unwrap();
+                let own: Vec<&str> = own.lines().map(str::trim).collect();
+                for line in block.lines().skip(1).map(|line| line.trim().replace(" .Subcharts.sexton |", " . |")) {
+                    assert!(own.contains(&line.as_str()), "the example has no {line}");
+                }
+            }
+            other => panic!("what is {other}?"),
+        }
+    }
+    assert_eq!(rendered, 3);
+    // The newest Kubernetes that is named is the newest that manifests are held against.
+    assert!(section.contains(&format!("Kubernetes {} to {}", VERSIONS[0], VERSIONS[1])));
+}
