@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use redis::AsyncCommands as _;
 
-use super::scene::{NS, Scene};
+use super::{
+    check_connects,
+    scene::{NS, Scene},
+};
 use crate::support::{
     cluster::Cluster,
     eventually,
     graveyard::bury_many,
+    ledger::every_death_announced_once,
     process::{Sexton, Stream},
     redis::Options,
     rights,
@@ -110,8 +114,10 @@ async fn while_the_slot_is_on_two_nodes_nothing_is_done_by_halves() {
     http.metric_is("sexton_jobs_dead_total", &[], 60.0).await;
     let deaths: u64 = con.hget(format!("{{{NS}}}:sexton:state"), "deaths").await.unwrap();
     assert_eq!(deaths, 60);
+    assert_eq!(every_death_announced_once(&mut con, NS).await, Ok(60));
     let shown = sexton.process.shown(Stream::Err).join("\n");
     assert!(!shown.contains("the store has lost"), "{shown}");
+    check_connects(&sexton).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
-use super::scene::{NS, Scene};
+use super::{
+    check_connects,
+    scene::{NS, Scene},
+};
 use crate::support::{
     SOON, eventually,
     process::{Sexton, Stream},
@@ -79,6 +82,7 @@ async fn a_master_that_is_killed_with_writes_that_no_replica_has() {
     assert!(scene.losses().await >= 1.0);
     let refused = rights::refused(&mut con).await;
     assert!(refused.is_empty(), "{refused:?}");
+    check_connects(&scene.sextons[0]).await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::check_connects;
 use crate::support::{
     certificates::{Authority, Certificate},
     cluster::Cluster,
@@ -153,6 +154,7 @@ async fn behind_sentinels_and_in_a_cluster() {
     watched.master().kill();
     watched.failed_over().await;
     works(watched.master(), http, 10).await;
+    check_connects(&sexton_there).await;
     drop((sexton_there, watched));
 
     let mut options = options;
@@ -163,4 +165,5 @@ async fn behind_sentinels_and_in_a_cluster() {
     works(&cluster.nodes[cluster.owner()], sexton_there.http().await, 0).await;
     let shown = sexton_there.process.shown(Stream::Err).join("\n");
     assert!(!shown.contains("failing"), "{shown}");
+    check_connects(&sexton_there).await;
 }
