@@ -179,6 +179,22 @@ impl Cluster {
         let _: Value = ask(&mut source, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", to]).await.expect("it migrates");
     }
 
+    /// Moves one key.
+    pub(crate) async fn move_key(&self, to: usize, key: &str) {
+        let mut source = self.nodes[self.owner()].connect().await;
+        let port = self.nodes[to].port().expect("it has one").to_string();
+        let words = ["MIGRATE", "127.0.0.1", &port, key, "0", "20000"];
+        let moved = text(&mut source, &words).await;
+        assert_eq!(moved, "OK", "{key} was there to be moved");
+    }
+
+    /// Keys of the slot at this node.
+    pub(crate) async fn keys_at(&self, node: usize) -> u64 {
+        let mut con = self.nodes[node].connect().await;
+        let answer = ask(&mut con, &["CLUSTER", "COUNTKEYSINSLOT", &self.slot.to_string()]).await;
+        redis::from_redis_value(answer.expect("a node answers")).expect("a number")
+    }
+
     /// Moves at most so many keys of the slot; true if there are more.
     pub(crate) async fn move_keys(&self, to: usize, count: usize) -> bool {
         let mut source = self.nodes[self.owner()].connect().await;
