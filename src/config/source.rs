@@ -147,7 +147,7 @@ fn once(this: Watched, watched: &mut Vec<Watched>, reading: &mut Reading) {
 fn tls(field: Field<'_>, url: Option<&RedisUrl>, reading: &mut Reading) -> Option<TlsConfig> {
     let section = field.section(&shape::TLS, &mut reading.problems)?;
     if url.is_some_and(|url| !url.tls) {
-        let help = "write rediss instead of redis in the URL: rediss://";
+        let help = "write rediss instead of redis in the URL";
         reading.problems.add(field.key_at, "\"tls\" is given, but the URL asks for none", help);
     }
     let (cert, key) = (section.get("cert"), section.get("key"));

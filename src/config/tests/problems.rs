@@ -178,7 +178,7 @@ fn problems_of_sources() {
             ),
             (
                 "[{ name: a, smallage: { url: 'redis://a', tls: {} } }]",
-                r#"1:52: "tls" is given, but the URL asks for none; write rediss:// in the URL"#,
+                r#"1:52: "tls" is given, but the URL asks for none; write rediss instead of redis in the URL"#,
             ),
             (
                 "[{ name: a, smallage: { url: 'rediss://a', tls: { cert: Cargo.toml } } }]",
