@@ -32,6 +32,8 @@ LABEL org.opencontainers.image.title="sexton" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
+# So that `kubectl exec POD -- sexton stats` finds it.
+ENV PATH=/
 # By number, so that a cluster can tell that it is not root.
 USER 65532:65532
 # Where sexton.yaml is looked for, and what its relative paths begin with.

@@ -60,8 +60,10 @@ impl From<&rustls::Error> for Flaw {
             rustls::Error::InvalidCertificate(certificate) => match certificate {
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => Flaw::Expired,
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Flaw::NotYet,
-                CertificateError::UnknownIssuer => Flaw::Issuer,
+                // The second is what an authority comes to whose key is new and whose name is old.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => Flaw::Issuer,
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Flaw::Name,
+                CertificateError::Other(why) => Flaw::Certificate(why.to_string()),
                 other => Flaw::Certificate(other.to_string()),
             },
             rustls::Error::InvalidMessage(_) => Flaw::NoTls,
@@ -106,6 +108,7 @@ mod tests {
             (certificate(CertificateError::Expired), Flaw::Expired),
             (certificate(CertificateError::NotValidYet), Flaw::NotYet),
             (certificate(CertificateError::UnknownIssuer), Flaw::Issuer),
+            (certificate(CertificateError::BadSignature), Flaw::Issuer),
             (certificate(CertificateError::NotValidForName), Flaw::Name),
             (certificate(CertificateError::Revoked), Flaw::Certificate("Revoked".to_owned())),
             (rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType), Flaw::NoTls),

@@ -1,8 +1,10 @@
 //! The HTTP port: probes, metrics and the API. The only owner of `axum` and `hyper`.
 
 mod api;
+mod terms;
 
 pub use api::Serving;
+pub use terms::Terms;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -43,6 +45,13 @@ const SCRAPES: &str = "x-prometheus-scrape-timeout-seconds";
 #[derive(Clone, Copy, Debug)]
 struct Client(IpAddr);
 
+/// What a scrape needs.
+#[derive(Clone)]
+struct Scraped {
+    metrics: Arc<Metrics>,
+    terms: Terms,
+}
+
 /// Serves until `stop` is cancelled and the answers under way have been given.
 pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, serving: Serving, stop: CancellationToken) {
     let (places, connections) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
@@ -50,7 +59,7 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, serving: Servin
         .route("/livez", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
-        .with_state(metrics)
+        .with_state(Scraped { metrics, terms: serving.terms.clone() })
         .merge(api::router(serving, Arc::clone(&places)))
         .method_not_allowed_fallback(api::other_method)
         .fallback(api::nowhere)
@@ -108,10 +117,15 @@ async fn ready() -> &'static str {
 
 /// Prometheus, and what scrapes like it, is told by its header from everybody else.
 async fn scrape(
-    State(metrics): State<Arc<Metrics>>,
+    State(Scraped { metrics, terms }): State<Scraped>,
     Extension(Client(address)): Extension<Client>,
     headers: HeaderMap,
 ) -> impl IntoResponse {
-    let text = if headers.contains_key(SCRAPES) { metrics.scrape(address) } else { metrics.render() };
+    let text = if headers.contains_key(SCRAPES) {
+        terms.mark_shown(&metrics).await;
+        metrics.scrape(address)
+    } else {
+        metrics.render()
+    };
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }

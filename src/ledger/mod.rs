@@ -210,6 +210,8 @@ pub struct Committed {
     pub jobs: Vec<JobCounts>,
     /// Events in the outbox lane afterwards.
     pub outbox_len: u64,
+    /// The place of the last death that it has announced, if it has announced any.
+    pub told: Option<OutboxId>,
     /// Which of them (by place in the commit) have now been said to be exhausted.
     pub exhausted: Vec<usize>,
     /// Which of them died again although nobody but another loop, or a person, can have put them back: all earlier
@@ -372,6 +374,12 @@ pub trait Ledger: Send + Sync {
     async fn has_lost(&self) -> Result<bool> {
         Ok(false)
     }
+
+    /// Remembers that Prometheus has been shown the deaths up to this place, and was not shown those behind it.
+    async fn mark_shown(&self, lease: &Lease, until: OutboxId) -> Result<()>;
+
+    /// Up to where it has been shown them; nothing if it never was.
+    async fn shown_until(&self) -> Result<Option<OutboxId>>;
 
     /// Reads up to `max` events of a lane after `after`.
     async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage>;

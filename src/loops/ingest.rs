@@ -319,9 +319,7 @@ impl Ingest {
             let DeadLetter { queue, task, reason, .. } = letter;
             *kinds.entry(DeadKind { queue, task, reason, again: job.retries > 0 }).or_default() += 1;
         }
-        for (kind, count) in &kinds {
-            self.metrics.jobs_dead(self.ledger.name(), kind, *count);
-        }
+        self.metrics.jobs_dead(self.ledger.name(), &kinds, committed.told);
         let source = self.ledger.name();
         match &batch.letters[first..] {
             [] => {}

@@ -1,20 +1,22 @@
 //! Everything Sexton counts, and the text Prometheus scrapes.
 
 mod alerts;
+mod dead;
 mod labels;
 mod retries;
 mod shown;
 
-use std::{net::IpAddr, time::Instant};
+use std::{collections::HashMap, net::IpAddr, time::Instant};
 
 use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
     proto::MetricFamily,
 };
 
-use self::{alerts::Alerts, labels::Labels, retries::Retries, shown::Shown};
+pub use self::dead::ToShow;
+use self::{alerts::Alerts, dead::Dead, labels::Labels, retries::Retries, shown::Shown};
 use crate::{
-    ledger::{Refusal, Survey, Verdict, Waiting},
+    ledger::{OutboxId, Refusal, Survey, Verdict, Waiting},
     letter::{Millis, Reason},
     version::{VERSION, revision},
 };
@@ -88,7 +90,7 @@ pub struct DeadKind<'a> {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    jobs_dead: IntCounterVec,
+    dead: Dead,
     entries: IntGaugeVec,
     level: IntGaugeVec,
     oldest: IntGaugeVec,
@@ -115,7 +117,8 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
     (
         "sexton_jobs_dead_total",
         &["source", "queue", "task", "reason", "death"],
-        "Deaths announced by this process; `death` is `first`, or `again` after a retry by Sexton",
+        "Deaths announced; `death` is `first`, or `again` after a retry by Sexton. Over all replicas the sum is what died: \
+         what a leader has not shown before it ended is counted by the next one",
     ),
     ("sexton_dlq_entries", &["source"], "Entries in the DLQ (leader only)"),
     ("sexton_dlq_level", &["source"], "Entries in the DLQ plus retries without a verdict yet (leader only)"),
@@ -205,7 +208,7 @@ impl Metrics {
         registry.register(Box::new(delivery_seconds.clone())).expect("each metric is registered once");
         gauge("sexton_build_info").with_label_values(&[VERSION, revision().unwrap_or("unknown")]).set(1);
         let metrics = Metrics {
-            jobs_dead: counter("sexton_jobs_dead_total"),
+            dead: Dead::new(counter(dead::NAME)),
             entries: gauge("sexton_dlq_entries"),
             level: gauge("sexton_dlq_level"),
             oldest: gauge("sexton_dlq_oldest_timestamp_seconds"),
@@ -255,11 +258,32 @@ impl Metrics {
         metrics
     }
 
-    /// Jobs landed in the DLQ, and the ledger has them: `count` of them alike.
-    pub fn jobs_dead(&self, source: &str, death: &DeadKind<'_>, count: u64) {
-        let (queue, task) = self.labels.of(source, death.queue, death.task);
-        let again = if death.again { "again" } else { "first" };
-        self.jobs_dead.with_label_values(&[source, &queue, &task, death.reason.label(), again]).inc_by(count);
+    /// Jobs landed in the DLQ, and the ledger has them: so many of each kind, the last one told of at this place in the
+    /// outbox.
+    pub fn jobs_dead(&self, source: &str, deaths: &HashMap<DeadKind<'_>, u64>, until: Option<OutboxId>) {
+        let mut counts = dead::Counts::new();
+        for (death, count) in deaths {
+            let (queue, task) = self.labels.of(source, death.queue, death.task);
+            let again = if death.again { "again" } else { "first" };
+            *counts.entry([queue, task, death.reason.label().to_owned(), again.to_owned()]).or_default() += count;
+        }
+        self.dead.count(source, counts, until);
+    }
+
+    /// This process leads a source and has counted its deaths up to this place; up to `shown` others have shown them to
+    /// Prometheus.
+    pub fn counts_from(&self, source: &str, until: OutboxId, shown: Option<OutboxId>) {
+        self.dead.begin(source, until, shown);
+    }
+
+    /// What more Prometheus may be shown of a source's deaths once the ledger has been told of it.
+    pub fn to_show(&self, source: &str) -> Option<ToShow> {
+        self.dead.to_show(source)
+    }
+
+    /// The ledger has been told of it.
+    pub fn may_show(&self, source: &str, what: ToShow) {
+        self.dead.may_show(source, what);
     }
 
     /// What the leader's survey found.
@@ -377,6 +401,7 @@ impl Metrics {
             return;
         }
         self.shown.lease_until(source, None);
+        self.dead.end(source);
         self.retries.lead_no_more_by_hand(source);
         for gauge in [&self.entries, &self.level, &self.oldest, &self.lag] {
             // An error only says that the gauge was not there.
@@ -403,13 +428,17 @@ impl Metrics {
     /// once, so that `rate` sees its first events.
     pub fn scrape(&self, scraper: IpAddr) -> String {
         let mut families = self.gathered();
+        if let Some(family) = families.iter_mut().find(|family| family.name() == dead::NAME) {
+            self.dead.show(family);
+        }
+        families.retain(|family| !family.get_metric().is_empty());
         self.shown.show_beginnings(scraper, &mut families);
         written(&families)
     }
 
     fn gathered(&self) -> Vec<MetricFamily> {
         let mut families = self.registry.gather();
-        self.shown.without_lapsed(&mut families);
+        self.shown.of_leaders(&mut families);
         families
     }
 }

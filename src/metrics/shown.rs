@@ -21,6 +21,8 @@ use crate::clock::monotonic;
 const BEGINNING: Duration = Duration::from_secs(120);
 /// Addresses that are known at most; the one that was there least recently makes room.
 const SCRAPERS: usize = 16;
+/// 1 for who leads a source.
+const LEADER: &str = "sexton_leader";
 /// Shown by leaders alone, with a label `source`. It is part of what these metrics mean.
 pub(super) const LEADERS_ALONE: [&str; 9] = [
     "sexton_dlq_entries",
@@ -65,13 +67,18 @@ impl Shown {
         }
     }
 
-    /// Takes away what only leaders show, of sources whose lease has run out. A process that stood still wakes up in the
-    /// middle of an answer: before it has found out that somebody else leads.
-    pub(super) fn without_lapsed(&self, families: &mut Vec<MetricFamily>) {
+    /// Takes away what only leaders show, of sources that this process does not lead at this moment. A process that stood
+    /// still wakes up in the middle of an answer, before it has found out that somebody else leads; and a lease may be lost
+    /// while the values are gathered one after the other.
+    pub(super) fn of_leaders(&self, families: &mut Vec<MetricFamily>) {
         let now = monotonic();
         let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        let lapsed: HashSet<&str> =
-            leases.iter().filter(|(_, until)| **until <= now).map(|(source, _)| source.as_str()).collect();
+        let mut lapsed: HashSet<String> =
+            leases.iter().filter(|(_, until)| **until <= now).map(|(source, _)| source.clone()).collect();
+        drop(leases);
+        let leader = families.iter().filter(|family| family.name() == LEADER).flat_map(MetricFamily::get_metric);
+        let not_leading = leader.filter(|metric| metric.get_gauge().get_value() < 1.0);
+        lapsed.extend(not_leading.map(|metric| source_of(metric).to_owned()));
         if lapsed.is_empty() {
             return;
         }
@@ -79,7 +86,7 @@ impl Shown {
         for family in families.iter_mut() {
             if LEADERS_ALONE.contains(&family.name()) {
                 family.mut_metric().retain(|metric| !is_lapsed(metric));
-            } else if family.name() == "sexton_leader" {
+            } else if family.name() == LEADER {
                 for metric in family.mut_metric().iter_mut().filter(|metric| is_lapsed(metric)) {
                     metric.set_gauge(Gauge::default());
                 }
@@ -137,4 +144,90 @@ fn at_zero(metric: &mut Metric, kind: MetricType) {
     };
     empty.set_bucket(metric.get_histogram().get_bucket().iter().map(bucket).collect());
     metric.set_histogram(empty);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::{
+        ledger::Survey,
+        metrics::{DeliveryOutcome, Metrics, REFERENCE},
+    };
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    fn has(text: &str, line: &str) -> bool {
+        text.lines().any(|there| there == line)
+    }
+
+    #[test]
+    fn a_line_begins_at_0_for_each_who_scrapes_and_people_see_what_is() {
+        let metrics = Metrics::new(&["orders"], &["oncall"]);
+        let line =
+            |count: u64| format!("sexton_hook_deliveries_total{{hook=\"oncall\",outcome=\"delivered\"}} {count}");
+        let requests = |count: u64| format!("sexton_hook_delivery_duration_seconds_count{{hook=\"oncall\"}} {count}");
+        metrics.delivery("oncall", DeliveryOutcome::Delivered, 0.1);
+        for scraper in [address(1), address(2)] {
+            let text = metrics.scrape(scraper);
+            assert!(has(&text, &line(0)) && has(&text, &requests(0)), "{text}");
+            let text = metrics.scrape(scraper);
+            assert!(has(&text, &line(1)) && has(&text, &requests(1)), "{text}");
+        }
+        assert!(has(&metrics.render(), &line(1)));
+    }
+
+    #[test]
+    fn to_one_who_comes_late_nothing_is_new() {
+        let began = monotonic().checked_sub(BEGINNING * 2).expect("the machine has run for some minutes");
+        let shown = Shown { began, ..Shown::default() };
+        let metrics = Metrics::new(&[], &["oncall"]);
+        metrics.delivery("oncall", DeliveryOutcome::Delivered, 0.1);
+        let mut families = metrics.gathered();
+        shown.show_beginnings(address(1), &mut families);
+        assert_eq!(families, metrics.gathered());
+    }
+
+    #[test]
+    fn few_scrapers_are_remembered() {
+        let (shown, metrics) = (Shown::default(), Metrics::new(&[], &["oncall"]));
+        for last in 0..100 {
+            shown.show_beginnings(address(last), &mut metrics.gathered());
+        }
+        assert_eq!(shown.scrapers.lock().unwrap().len(), SCRAPERS);
+    }
+
+    #[test]
+    fn whose_lease_has_run_out_shows_nothing_of_a_leader() {
+        let metrics = Metrics::new(&["orders", "mails"], &["oncall"]);
+        let soon = monotonic() + Duration::from_secs(60);
+        for source in ["orders", "mails"] {
+            metrics.leads_until(source, soon);
+            metrics.leads(source, true, &["oncall"]);
+            metrics.surveyed(source, &Survey { entries: 7, ..Survey::default() });
+            metrics.backlog(source, "oncall", 3);
+        }
+        metrics.leads_until("orders", monotonic());
+        let text = metrics.render();
+        assert!(has(&text, "sexton_leader{source=\"orders\"} 0") && has(&text, "sexton_leader{source=\"mails\"} 1"));
+        for gauge in ["sexton_dlq_entries", "sexton_dlq_level", "sexton_hook_backlog"] {
+            let of = |source: &str| text.lines().any(|line| line.starts_with(gauge) && line.contains(source));
+            assert!(!of("orders") && of("mails"), "{gauge}: {text}");
+        }
+        // It was renewed after all.
+        metrics.leads_until("orders", soon);
+        assert!(has(&metrics.render(), "sexton_leader{source=\"orders\"} 1"));
+    }
+
+    #[test]
+    fn what_is_said_to_be_of_leaders_alone_is_so() {
+        let said = REFERENCE.iter().filter(|(_, _, help)| help.contains("(leader only)")).map(|(name, ..)| *name);
+        let (mut said, mut are): (Vec<&str>, _) = (said.collect(), LEADERS_ALONE.to_vec());
+        said.sort_unstable();
+        are.sort_unstable();
+        assert_eq!(said, are);
+    }
 }

@@ -17,7 +17,7 @@ use self::rules::RulesWatch;
 use crate::{
     clock::monotonic,
     config::{Config, SourceConfig},
-    http::{self, Serving},
+    http::{self, Serving, Terms},
     metrics::Metrics,
     smallage,
     version::{VERSION, revision},
@@ -71,6 +71,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let ledgers = config.sources.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
     let rules = RulesWatch::new(&config, Arc::clone(&metrics));
     let asked = watch::Sender::new(());
+    let terms = Terms::default();
     let serving = Serving {
         ledgers: ledgers.clone(),
         config: Arc::clone(&config),
@@ -78,6 +79,7 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
         alerts: rules.subscribe_to_alerts(),
         holder: holder.clone(),
         asked: asked.clone(),
+        terms: terms.clone(),
     };
 
     // The port closes last, so that probes and scrapes are answered while the rest comes to rest.
@@ -85,7 +87,8 @@ pub async fn run(config: Config, options: Options, stop: CancellationToken) -> a
     let mut port = tokio::spawn(http::serve(listener, Arc::clone(&metrics), serving, close_port.clone()));
 
     let mut parts = JoinSet::new();
-    let told = source::Told { rules: rules.subscribe(), alerts: rules.subscribe_to_alerts(), asked: asked.subscribe() };
+    let told =
+        source::Told { rules: rules.subscribe(), alerts: rules.subscribe_to_alerts(), asked: asked.subscribe(), terms };
     for ledger in ledgers {
         let watch =
             source::Watch::new(ledger, Arc::clone(&config), told.clone(), Arc::clone(&metrics), &holder, stop.clone());

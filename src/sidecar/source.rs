@@ -1,6 +1,6 @@
 //! One source: standing by for its lease, and leading while it is ours.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{sync::watch, task::JoinSet};
@@ -10,17 +10,19 @@ use crate::{
     alert::AlertRule,
     clock::monotonic,
     config::{Config, HookConfig},
-    event::{EventType, Include, Lane},
+    event::{EventData, EventType, Include, Lane},
     hook::{Client, Selection, reminded_every},
+    http::Terms,
     ledger::{
-        AlertLedger, AttachOptions, Attached, Lease, LeaseNow, Ledger, Loss, RetryLedger, SourceLedger, StoreError,
-        TriageLedger, TryLease,
+        AlertLedger, AttachOptions, Attached, Lease, LeaseNow, Ledger, Loss, OutboxId, RetryLedger, SourceLedger,
+        StoreError, TriageLedger, TryLease,
     },
+    letter::Reason,
     loops::{
         self, Deliver, DeliverTo, Ended, Ingest, IngestOptions, Judge, Operate, Renew, Retain, Retry, Step, Trim,
         Trouble, WatchOptions,
     },
-    metrics::Metrics,
+    metrics::{DeadKind, Metrics},
     rule::Rules,
 };
 
@@ -39,6 +41,11 @@ const REST: Duration = Duration::from_secs(3);
 /// How long giving the lease up may take; a store that does not answer lets it run out.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Deaths that were announced longer ago are not counted late: they would look like an outage of now.
+const COUNTED_LATE_MS: u64 = 600_000;
+/// Events read at a time: few, for each may be large.
+const PAGE: usize = 100;
+
 /// What a source is told of while Sexton runs.
 #[derive(Clone)]
 pub(super) struct Told {
@@ -48,6 +55,8 @@ pub(super) struct Told {
     pub(super) alerts: watch::Receiver<Arc<[AlertRule]>>,
     /// That this process has been asked for an operation.
     pub(super) asked: watch::Receiver<()>,
+    /// Where it tells what it leads.
+    pub(super) terms: Terms,
 }
 
 /// One replica's part in one source.
@@ -98,13 +107,19 @@ impl Watch {
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         while let Some(lease) = self.stand_by().await {
             let ended = self.lead(&lease).await;
-            self.metrics.leads(self.ledger.name(), false, &self.hook_names());
-            let rules = Arc::clone(&self.told.rules.borrow());
-            let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
-            self.metrics.no_more_rules(self.ledger.name(), &names);
+            self.lead_no_more();
             ended?;
         }
         Ok(())
+    }
+
+    /// Shows nothing more of a leader.
+    fn lead_no_more(&self) {
+        self.told.terms.end(self.ledger.name());
+        self.metrics.leads(self.ledger.name(), false, &self.hook_names());
+        let rules = Arc::clone(&self.told.rules.borrow());
+        let names: Vec<&str> = rules.retry.iter().map(|rule| rule.name.as_str()).collect();
+        self.metrics.no_more_rules(self.ledger.name(), &names);
     }
 
     fn hook_names(&self) -> Vec<&str> {
@@ -255,6 +270,7 @@ impl Watch {
             attached = self.attach(lease) => match attached {
                 Ok(attached) => {
                     self.metrics.leads(&source, true, &self.hook_names());
+                    self.told.terms.begin(&self.ledger, lease);
                     self.spawn_loops(&mut work, &term, lease, attached)?;
                     tokio::select! {
                         () = stop.cancelled() => Ended::Stopped,
@@ -295,6 +311,8 @@ impl Watch {
                     rest?;
                 }
                 work.shutdown().await;
+                // Before another one can begin to.
+                self.lead_no_more();
                 self.release(lease).await;
             }
         }
@@ -360,7 +378,38 @@ impl Watch {
                 prepared => prepared?,
             }
         }
-        self.ledger.attach(lease, options).await
+        let attached = self.ledger.attach(lease, options).await?;
+        self.take_over_counts().await?;
+        Ok(attached)
+    }
+
+    /// Counts the deaths that were announced, and of which Prometheus has not been told by who led before.
+    async fn take_over_counts(&self) -> Result<(), StoreError> {
+        let (source, shown) = (self.ledger.name(), self.ledger.shown_until().await?);
+        let end = self.ledger.outbox_end(Lane::Deaths).await?.max(shown.unwrap_or_default());
+        let now = u64::try_from(self.ledger.clock().now().0).unwrap_or_default();
+        let oldest = OutboxId { ms: now.saturating_sub(COUNTED_LATE_MS), seq: 0 };
+        // Where nobody scrapes, nothing is missing.
+        let mut after = shown.map_or(end, |shown| shown.max(oldest));
+        let mut dead: HashMap<(Option<String>, Option<String>, Reason, bool), u64> = HashMap::new();
+        while after < end {
+            let page = self.ledger.outbox(Lane::Deaths, after, PAGE).await?;
+            for posted in page.events.into_iter().filter(|posted| posted.id <= end) {
+                if let EventData::JobDead(death) = posted.event.data {
+                    let reason = Reason::parse(death.reason.as_deref().unwrap_or_default());
+                    *dead.entry((death.queue, death.task, reason, death.retries > 0)).or_default() += 1;
+                }
+            }
+            after = page.last.unwrap_or(end);
+        }
+        let mut kinds: HashMap<DeadKind<'_>, u64> = HashMap::new();
+        for ((queue, task, reason, again), count) in &dead {
+            let (queue, task) = (queue.as_deref().unwrap_or_default(), task.as_deref().unwrap_or_default());
+            kinds.insert(DeadKind { queue, task, reason, again: *again }, *count);
+        }
+        self.metrics.jobs_dead(source, &kinds, None);
+        self.metrics.counts_from(source, end, shown);
+        Ok(())
     }
 
     fn spawn_loops(

@@ -7,11 +7,12 @@ use super::{
     plans::{Plans, retries_planned},
     reply::Reply,
     store::{AUDIT_LINES, REMEMBER_JOBS},
+    tail::Kept,
 };
 use crate::{
     clock::millis,
     event::Lane,
-    ledger::{Commit, Committed, Death, ExistingStep, JobCounts, Lease, PlanEnd, Result},
+    ledger::{Commit, Committed, Death, ExistingStep, JobCounts, Lease, OutboxId, PlanEnd, Result},
 };
 
 /// How `deaths` and `retries` stand in an event until the commit's script fills them in.
@@ -41,17 +42,38 @@ impl Smallage {
         } else {
             self.commit_plans(lease, &commit, &step).await
         }?;
-        let appended = step.word == "done" || commit.deaths.iter().any(|death| death.event.is_some());
-        if let PlanEnd::Stands(committed) = &end
-            && (appended || !committed.exhausted.is_empty())
-        {
+        let (mut committed, places) = match end {
+            PlanEnd::Stands(stands) => stands,
+            PlanEnd::Stale(counts) => return Ok(PlanEnd::Stale(counts)),
+        };
+        let told = commit.deaths.iter().any(|death| death.event.is_some());
+        // The first is that of the event before.
+        committed.told = places.split(' ').skip(1).last().and_then(|place| place.parse().ok());
+        self.keep(&places, &committed.jobs, commit.deaths);
+        // These come last.
+        if step.word == "done" || !committed.exhausted.is_empty() {
             self.outbox_grew(Lane::Deaths);
+        } else if told {
+            self.outbox_changed(Lane::Deaths);
         }
-        Ok(end)
+        Ok(PlanEnd::Stands(committed))
+    }
+
+    /// Keeps the events of a commit at hand. `places` has that of the event before them, and then theirs.
+    fn keep(&self, places: &str, jobs: &[JobCounts], deaths: Vec<Death>) {
+        let mut places = places.split(' ').map(str::parse::<OutboxId>);
+        let Some(Ok(mut before)) = places.next() else { return };
+        let mut tail = self.tail();
+        let told = deaths.into_iter().zip(jobs).filter_map(|(death, counts)| Some((death.event?, death.at, *counts)));
+        for ((data, at, counts), id) in told.zip(places) {
+            let Ok(id) = id else { return };
+            tail.push(Kept { before, id, at, data, counts });
+            before = id;
+        }
     }
 
     /// Where there are no rules: the least that a commit costs.
-    async fn commit_deaths(&self, lease: &Lease, commit: &Commit, step: &Step) -> Result<Committed> {
+    async fn commit_deaths(&self, lease: &Lease, commit: &Commit, step: &Step) -> Result<(Committed, String)> {
         let deaths = &commit.deaths;
         let token = lease.token();
         let (lease_key, state, outbox) = (self.keys.lease(), self.keys.state(), self.keys.outbox(Lane::Deaths));
@@ -72,11 +94,11 @@ impl Smallage {
         }
         let answer = self.commands.run_script(&self.scripts.commit, &keys, &args).await?;
         let mut reply = Reply::of_script(answer)?;
-        let outbox_len = reply.number()?;
-        Ok(Committed { jobs: jobs_of(reply, deaths)?, outbox_len, ..Committed::default() })
+        let (outbox_len, places) = (reply.number()?, reply.text()?);
+        Ok((Committed { jobs: jobs_of(reply, deaths)?, outbox_len, ..Committed::default() }, places))
     }
 
-    async fn commit_plans(&self, lease: &Lease, commit: &Commit, step: &Step) -> Result<PlanEnd<Committed>> {
+    async fn commit_plans(&self, lease: &Lease, commit: &Commit, step: &Step) -> Result<PlanEnd<(Committed, String)>> {
         let deaths = &commit.deaths;
         let token = lease.token();
         let mut keys = KeyList::new(vec![
@@ -110,7 +132,8 @@ impl Smallage {
         let outbox_len = reply.number()?;
         let jobs = jobs_of(Reply::array(reply.next()?)?, deaths)?;
         let (exhausted, elsewhere) = (reply.numbers()?, reply.numbers()?);
-        Ok(PlanEnd::Stands(Committed { jobs, outbox_len, exhausted, elsewhere }))
+        let places = reply.text()?;
+        Ok(PlanEnd::Stands((Committed { jobs, outbox_len, exhausted, elsewhere, ..Committed::default() }, places)))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
 
 impl Smallage {
     pub(super) async fn attach_dlq(&self, lease: &Lease, options: AttachOptions) -> Result<Attached> {
+        self.tail().clear();
         let flag = |set: bool| Arg::Text(if set { "1" } else { "0" });
         let new_uid = format!("{:08x}", fastrand::u32(..));
         let answer = self

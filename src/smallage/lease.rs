@@ -74,6 +74,7 @@ impl Smallage {
     }
 
     pub(super) async fn release_lease(&self, lease: &Lease) -> Result<()> {
+        self.tail().clear();
         let answer = self
             .commands
             .run_script(

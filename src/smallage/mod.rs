@@ -31,6 +31,7 @@ mod rights;
 mod scan;
 mod sieve;
 mod store;
+mod tail;
 mod triage;
 mod trouble;
 

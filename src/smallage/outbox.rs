@@ -17,10 +17,15 @@ use crate::{
 
 impl Smallage {
     pub(super) async fn read_outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
+        let uid = self.known_uid().await?;
+        if lane == Lane::Deaths
+            && let Some(page) = self.page_at_hand(&uid, after, max)
+        {
+            return Ok(page);
+        }
         let mut command = cmd("XRANGE");
         command.arg(self.keys.outbox(lane)).arg(format!("({after}")).arg("+").arg("COUNT").arg(max);
         let entries = reply::entries(self.commands.run(&command).await?)?;
-        let uid = self.known_uid().await?;
         let mut page = OutboxPage::default();
         for entry in entries {
             page.last = entry.0.parse().ok().or(page.last);
@@ -62,6 +67,19 @@ impl Smallage {
         Ok(lost)
     }
 
+    /// A page of the deaths lane that this process has just written itself.
+    fn page_at_hand(&self, uid: &str, after: OutboxId, max: usize) -> Option<OutboxPage> {
+        let tail = self.tail();
+        let mut page = OutboxPage::default();
+        for kept in tail.after(after, max)? {
+            let data = EventData::JobDead(Box::new(kept.dead()?));
+            page.events.push(Posted { id: kept.id, event: event(uid, Lane::Deaths, kept.id, kept.at, data) });
+            page.last = Some(kept.id);
+        }
+        self.has_read_event(page.last);
+        Some(page)
+    }
+
     pub(super) async fn get_from_outbox(&self, lane: Lane, id: OutboxId) -> Result<Option<Posted>> {
         let id = id.to_string();
         let answer = self.commands.run(cmd("XRANGE").arg(self.keys.outbox(lane)).arg(&id).arg(&id)).await?;
@@ -81,6 +99,20 @@ impl Smallage {
         Ok(entries.first().and_then(|(id, _)| id.parse().ok()).unwrap_or_default())
     }
 
+    pub(super) async fn mark_as_shown(&self, lease: &Lease, until: OutboxId) -> Result<()> {
+        let (token, until) = (lease.token(), until.to_string());
+        let keys = [&*self.keys.lease(), &self.keys.state()];
+        let answer =
+            self.commands.run_script(&self.scripts.mark_shown, &keys, &[Arg::Text(&token), Arg::Text(&until)]).await?;
+        reply::Reply::of_script(answer).map(drop)
+    }
+
+    pub(super) async fn last_shown(&self) -> Result<Option<OutboxId>> {
+        let place = self.commands.run(cmd("HGET").arg(self.keys.state()).arg("shown")).await?;
+        // What is no place was not written by us.
+        Ok(reply::text(&place).and_then(|place| place.parse().ok()))
+    }
+
     pub(super) async fn trim_outbox(
         &self,
         lease: &Lease,
@@ -97,7 +129,11 @@ impl Smallage {
                 &[Arg::Text(&lease.token()), Arg::Text(&keep_from.to_string()), Arg::Text(&limit)],
             )
             .await?;
-        Reply::of_script(answer)?.number()
+        let removed = Reply::of_script(answer)?.number()?;
+        if lane == Lane::Deaths {
+            self.tail().forget_before(keep_from);
+        }
+        Ok(removed)
     }
 
     pub(super) async fn append_to_outbox(&self, data: &EventData) -> Result<OutboxId> {
@@ -167,7 +203,12 @@ fn posted(uid: &str, lane: Lane, (id, fields): StreamEntry) -> Option<Posted> {
     let kind = EventType::parse(field("type")?)?;
     let data = EventData::from_json(kind, field("data")?).ok()?;
     let at = field("at").and_then(|at| at.parse().ok()).unwrap_or_else(|| i64::try_from(id.ms).unwrap_or(i64::MAX));
+    Some(Posted { id, event: event(uid, lane, id, Millis(at), data) })
+}
+
+/// The event at this place of a lane.
+fn event(uid: &str, lane: Lane, id: OutboxId, at: Millis, data: EventData) -> Event {
     // One letter for the lane, because the two outboxes count on their own.
     let lane = &lane.as_str()[..1];
-    Some(Posted { id, event: Event { id: format!("msg_{uid}_{lane}{id}"), at: Millis(at), data } })
+    Event { id: format!("msg_{uid}_{lane}{id}"), at, data }
 }

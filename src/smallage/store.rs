@@ -1,7 +1,7 @@
 //! The smallage source as the ledger's contract wants it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::{
     Keys, NamespaceError,
     connection::{Connection, Place, Script},
+    tail::Tail,
 };
 use crate::{
     clock::StoreClock,
@@ -50,6 +51,8 @@ pub struct Smallage {
     newest: Mutex<Option<OutboxId>>,
     /// In the order of [`Lane::ALL`].
     changes: [watch::Sender<u64>; 2],
+    /// What this process has appended to the deaths lane last.
+    tail: Mutex<Tail>,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,7 @@ pub(super) struct Scripts {
     pub(super) commit: Script,
     pub(super) check: Script,
     pub(super) survey: Script,
+    pub(super) mark_shown: Script,
     pub(super) trim: Script,
     pub(super) save_lane: Script,
     pub(super) adopt: Script,
@@ -113,13 +117,20 @@ impl Smallage {
                 renew: script!("lease_renew.lua"),
                 release: script!("lease_release.lua"),
                 attach: script!("attach.lua"),
-                commit: script!("parts/entries.lua", "commit.lua"),
+                commit: script!("parts/entries.lua", "parts/places.lua", "commit.lua"),
                 check: script!("check.lua"),
                 survey: script!("survey.lua"),
+                mark_shown: script!("mark_shown.lua"),
                 trim: script!("outbox_trim.lua"),
                 save_lane: script!("lane_save.lua"),
                 adopt: script!("adopt.lua"),
-                commit_plans: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "commit_plans.lua"),
+                commit_plans: script!(
+                    "parts/writes.lua",
+                    "parts/entries.lua",
+                    "parts/plans.lua",
+                    "parts/places.lua",
+                    "commit_plans.lua"
+                ),
                 judge: script!("parts/writes.lua", "parts/entries.lua", "parts/plans.lua", "judge.lua"),
                 discard: script!("discard.lua"),
                 retry: script!("parts/writes.lua", "parts/entries.lua", "parts/operations.lua", "retry.lua"),
@@ -139,6 +150,7 @@ impl Smallage {
             uid: RwLock::default(),
             newest: Mutex::default(),
             changes: [watch::Sender::new(0), watch::Sender::new(0)],
+            tail: Mutex::default(),
         })
     }
 
@@ -165,7 +177,20 @@ impl Smallage {
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    pub(super) fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of an append that is not kept at hand, so that nothing before it is taken for the end of the lane.
     pub(super) fn outbox_grew(&self, lane: Lane) {
+        if lane == Lane::Deaths {
+            self.tail().clear();
+        }
+        self.outbox_changed(lane);
+    }
+
+    /// Tells of an append.
+    pub(super) fn outbox_changed(&self, lane: Lane) {
         self.changes[lane as usize].send_modify(|count| *count += 1);
     }
 }
@@ -243,6 +268,14 @@ impl Ledger for Smallage {
 
     async fn has_lost(&self) -> Result<bool> {
         self.has_lost_events().await
+    }
+
+    async fn mark_shown(&self, lease: &Lease, until: OutboxId) -> Result<()> {
+        self.mark_as_shown(lease, until).await
+    }
+
+    async fn shown_until(&self) -> Result<Option<OutboxId>> {
+        self.last_shown().await
     }
 
     async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {

@@ -93,8 +93,8 @@ fn dependencies_point_one_way() {
         (
             "sidecar",
             &[
-                "alert", "clock", "config", "event", "hook", "http", "ledger", "loops", "metrics", "rule", "smallage",
-                "version",
+                "alert", "clock", "config", "event", "hook", "http", "ledger", "letter", "loops", "metrics", "rule",
+                "smallage", "version",
             ],
         ),
         ("demo", &["clock", "config", "event", "hook", "ledger", "letter", "metrics", "sidecar", "smallage"]),

@@ -118,6 +118,7 @@ fn the_image_is_one_binary_on_an_empty_base_for_a_user_who_is_nobody() {
     assert_eq!(only("USER"), "65532:65532", "a number that is not root's");
     // In the form that needs no shell: the process is number 1 and gets the signals.
     assert_eq!((only("ENTRYPOINT").as_str(), only("CMD").as_str()), ("[\"/sexton\"]", "[\"run\"]"));
+    assert_eq!((only("ENV").as_str(), only("WORKDIR").as_str()), ("PATH=/", "/etc/sexton"));
     let reference = sexton::config::REFERENCE;
     assert!(reference.contains(&format!("listen: 0.0.0.0:{}", only("EXPOSE"))), "another port than the default");
     assert!(all(&instructions, 2, "RUN").is_empty(), "there is nothing to run anything with");

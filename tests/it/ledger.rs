@@ -150,6 +150,42 @@ async fn a_lease_runs_out_by_itself_and_a_renewal_prolongs_it() {
 }
 
 #[tokio::test]
+async fn a_commit_says_where_its_last_death_is_told_and_how_far_deaths_were_shown_is_remembered() {
+    let redis = Redis::start().await;
+    let ledger = ledger(&redis);
+    let mut con = redis.connect().await;
+    let me = lease(&*ledger).await;
+    let attached = ledger.attach(&me, AttachOptions { announce_existing: true, seen_before: false }).await.unwrap();
+    assert_eq!(ledger.shown_until().await, Ok(None));
+    let mut after = attached.cursor;
+    for n in 0..3 {
+        bury_many(&mut con, NS, n * 10..n * 10 + 2).await;
+        let batch = ledger.read(&after, 10, None).await.unwrap();
+        let told = |letter: &_| Some(JobDead::of("orders", letter, Include::default()).to_json());
+        let deaths = batch.letters.iter().enumerate().map(|(at, letter)| Death {
+            entry_id: letter.entry_id.clone(),
+            job_id: letter.job_id.clone(),
+            at: letter.died_at,
+            // The last commit announces nothing, as of what was there before.
+            event: told(letter).filter(|_| n < 2 && at < 2),
+            plan: None,
+        });
+        let (from, to) = (after, batch.cursor.clone());
+        let commit = Commit { from, to, deaths: deaths.collect(), existing: None, generation: 0 };
+        let PlanEnd::Stands(committed) = ledger.commit(&me, commit).await.unwrap() else { panic!("without plans") };
+        let end = ledger.outbox_end(Lane::Deaths).await.unwrap();
+        assert_eq!(committed.told, (n < 2).then_some(end));
+        after = batch.cursor;
+    }
+    let end = ledger.outbox_end(Lane::Deaths).await.unwrap();
+    ledger.mark_shown(&me, end).await.unwrap();
+    assert_eq!(ledger.shown_until().await, Ok(Some(end)));
+    // What is no place was written by something else.
+    let () = con.hset(format!("{{{NS}}}:sexton:state"), "shown", "rubbish").await.unwrap();
+    assert_eq!(ledger.shown_until().await, Ok(None));
+}
+
+#[tokio::test]
 async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothing() {
     let redis = Redis::start().await;
     let ledger = ledger(&redis);
@@ -162,6 +198,7 @@ async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothin
     let before = picture(&mut con).await;
 
     let batch = ledger.read(&attached.cursor, 10, None).await.unwrap();
+    assert_eq!(ledger.mark_shown(&old, OutboxId { ms: 1, seq: 0 }).await, Err(StoreError::Fenced));
     let commit = Commit {
         from: attached.cursor.clone(),
         to: batch.cursor.clone(),
@@ -443,4 +480,59 @@ async fn a_renewal_fails_with_the_store_and_the_lease_is_lost_once_it_has_run_ou
     // A failure that the runner took for a success would be logged as over at once.
     assert!(matches!(renew(TTL).step(&stop).await, Err(StoreError::Unavailable(_))));
     assert_eq!(renew(Duration::ZERO).step(&stop).await, Err(StoreError::Fenced));
+}
+
+/// How often Redis has been asked for this.
+async fn calls(redis: &Redis, command: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis.connect().await).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test]
+async fn what_this_process_has_just_told_is_read_without_redis_and_reads_the_same() {
+    let redis = Redis::start().await;
+    let mut con = redis.connect().await;
+    let (writer, other) = (ledger(&redis), ledger(&redis));
+    let lease = lease(&*writer).await;
+    let options = AttachOptions { announce_existing: true, seen_before: false };
+    let attached = writer.attach(&lease, options).await.unwrap();
+    bury_many(&mut con, NS, 0..4).await;
+    // One that dies twice in one batch, and once more later.
+    bury(&mut con, NS, &letter(NS, 2)).await;
+    let (cursor, _) = read_and_commit(&*writer, &lease, &attached.cursor).await;
+    bury(&mut con, NS, &letter(NS, 2)).await;
+    let (cursor, counts) = read_and_commit(&*writer, &lease, &cursor).await;
+    assert_eq!(counts[0].deaths, 3);
+
+    writer.outbox(Lane::Deaths, OutboxId::default(), 1).await.unwrap();
+    let asked = calls(&redis, "xrange").await;
+    let all = writer.outbox(Lane::Deaths, OutboxId::default(), 99).await.unwrap();
+    assert_eq!(all.events.len(), 6);
+    assert_eq!(calls(&redis, "xrange").await, asked, "all of it was at hand");
+
+    // Somebody else tells something in between: a reader of the writer's must not miss it.
+    let foreign = EventData::JobDead(Box::new(JobDead { source: "orders".to_owned(), ..JobDead::default() }));
+    let foreign_id: String = redis::cmd("XADD")
+        .arg(format!("{{{NS}}}:sexton:outbox:deaths"))
+        .arg("*")
+        .arg("type")
+        .arg("job.dead")
+        .arg("data")
+        .arg(foreign.to_json())
+        .query_async(&mut con)
+        .await
+        .unwrap();
+    bury_many(&mut con, NS, 7..9).await;
+    read_and_commit(&*writer, &lease, &cursor).await;
+    let everything = other.outbox(Lane::Deaths, OutboxId::default(), 99).await.unwrap();
+    assert_eq!(everything.events.len(), 9);
+    assert_eq!(everything.events[6].id.to_string(), foreign_id);
+    let places = everything.events.iter().map(|posted| posted.id);
+    for after in std::iter::once(OutboxId::default()).chain(places) {
+        for max in 1..=10 {
+            let (here, there) = (writer.outbox(Lane::Deaths, after, max), other.outbox(Lane::Deaths, after, max));
+            assert_eq!(here.await.unwrap(), there.await.unwrap(), "{max} after {after}");
+        }
+    }
 }

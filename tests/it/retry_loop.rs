@@ -40,6 +40,7 @@ impl Running {
     fn on(yard: &Yard, pace: Pace) -> Running {
         let rules = watch::Sender::new(Arc::new(rules(pace)));
         let metrics = Arc::new(Metrics::new(&["orders"], &[]));
+        metrics.leads("orders", true, &[]);
         let step = Retry::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe());
         let stop = CancellationToken::new();
         let told = stop.clone();
@@ -125,6 +126,7 @@ async fn rules_that_could_not_be_adopted_at_first_are_adopted_later() {
     let in_force = watch::Sender::new(Arc::new(Rules { fingerprint: "first".to_owned(), ..rules(SLOW) }));
     let attached = yard.ledger.attach(&yard.lease, AttachOptions::default()).await.unwrap();
     let metrics = Arc::new(Metrics::new(&["orders"], &[]));
+    metrics.leads("orders", true, &[]);
     let options = IngestOptions { include: Include::default(), outbox_cap: 50_000 };
     let mut ingest =
         Ingest::new(yard.ledger.clone(), yard.lease.clone(), metrics, options, in_force.subscribe(), attached);

@@ -326,6 +326,7 @@ async fn nothing_stale_stays_in_the_index() {
     assert_eq!(yard.indexed().await, (1, 1), "the loop finds it gone when it is due");
     let rules = watch::Sender::new(Arc::new(crate::retry_loop::rules(crate::retry_loop::SLOW)));
     let metrics = Arc::new(Metrics::new(&["orders"], &[]));
+    metrics.leads("orders", true, &[]);
     let step = RetryLoop::new(yard.ledger.clone(), yard.lease.clone(), metrics, rules.subscribe());
     let stop = CancellationToken::new();
     let told = stop.clone();

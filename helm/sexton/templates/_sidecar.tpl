@@ -49,7 +49,12 @@ checksum/sexton-config: {{ include "sexton.config" . | sha256sum }}
 
 {{/* Those that are the same for every pod of Sexton. */}}
 {{- define "sexton.otherVolumes" -}}
+{{- $names := list }}
 {{- range $n, $secret := .Values.secrets }}
+{{- if has $secret.name $names }}
+{{- fail (printf "secrets: %s is there twice; name it once, with all its items" $secret.name) }}
+{{- end }}
+{{- $names = append $names $secret.name }}
 - name: sexton-secret-{{ $n }}
   secret:
     secretName: {{ $secret.name }}

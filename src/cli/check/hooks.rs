@@ -123,7 +123,7 @@ fn of_flaw(flaw: &Flaw) -> &'static str {
             "add the authority to those that this machine trusts; SSL_CERT_FILE names a file that has all of them"
         }
         Flaw::Name => "name the receiver in `url` as its certificate does",
-        Flaw::Certificate(_) => "have the receiver's certificate made anew",
+        Flaw::Certificate(_) => "have it made anew, by an authority that this machine trusts",
         Flaw::NoTls => "write http:// in `url`, or name the port that speaks TLS",
         Flaw::Handshake(_) => "look at the receiver's log",
     }

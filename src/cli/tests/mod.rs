@@ -2,6 +2,7 @@
 
 mod acts;
 mod alerts;
+mod check;
 mod explain;
 mod groups;
 mod hooks;
@@ -222,6 +223,8 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("sexton rules try", true),
         ("sexton rules try -c a.yaml --rules a.yaml --task send_* -o json", true),
         ("sexton rules try --limit 3", false),
+        ("sexton check --connect --no-send -o jsonl", true),
+        ("sexton check --no-send", false),
         ("sexton hooks", false),
         ("sexton hooks ls -c a.yaml", true),
         ("sexton hooks ls --smallage redis://x", false),

@@ -48,6 +48,8 @@ pub struct Serving {
     pub holder: String,
     /// Ticks when an operation was asked for, so that a leader in this process begins at once.
     pub asked: watch::Sender<()>,
+    /// The sources that this process leads now.
+    pub terms: super::Terms,
 }
 
 /// The API of one process.

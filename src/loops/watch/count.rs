@@ -1,5 +1,7 @@
 //! What happened to jobs, as the deaths lane of the outbox tells it, and which groups are no news.
 
+use std::sync::Arc;
+
 use super::{super::batch, Watch};
 use crate::{
     alert::{self, AlertRule},
@@ -18,33 +20,46 @@ const PAGES: usize = 10;
 const PAGES_TO_LEARN: usize = 4;
 
 impl Watch {
-    /// Counts on from where the watch is; true if there is more.
+    /// Counts on between two looks, of which the next one saves it. An error forgets what was counted since the last save.
+    pub(super) async fn count_on(&mut self) -> Result<(), StoreError> {
+        let Some((mut watch, revision)) = self.kept.take() else { return Ok(()) };
+        let alerts = Arc::clone(&self.alerts.borrow());
+        let now = self.ledger.clock().now();
+        self.count(&mut watch, now, None, &alerts).await?;
+        self.kept = Some((watch, revision));
+        Ok(())
+    }
+
+    /// Counts on from where the watch is, up to where the lane was seen to end if that is known; true if there is more.
     pub(super) async fn count(
         &self,
         watch: &mut alert::Watch,
         now: Millis,
-        survey: &Survey,
+        end: Option<OutboxId>,
         alerts: &[AlertRule],
     ) -> Result<bool, StoreError> {
-        let end = survey.told.unwrap_or_default();
+        let is_before_end = |after: OutboxId| end.is_none_or(|end| after < end);
         // A lane that ends before what has been read of it has been begun anew.
-        let mut after = watch.cursor().parse().ok().filter(|after: &OutboxId| *after <= end).unwrap_or_default();
-        let mut size = FIRST_PAGE;
-        for _ in 0..PAGES {
-            if after >= end {
-                break;
-            }
+        let mut after =
+            watch.cursor().parse().ok().filter(|&after| is_before_end(after) || end == Some(after)).unwrap_or_default();
+        let (mut size, mut pages) = (FIRST_PAGE, 0);
+        while is_before_end(after) && pages < PAGES {
+            pages += 1;
             let page = self.ledger.outbox(Lane::Deaths, after, size).await?;
             for posted in &page.events {
                 watch.observe(now, &posted.event, alerts);
             }
+            // What is not there any more has been trimmed.
+            let Some(last) = page.last.or(end) else { break };
+            after = last;
+            if end.is_none() && page.events.len() < size {
+                break;
+            }
             size =
                 batch::next_size(size, page.events.iter().map(|posted| weight(&posted.event)).max().unwrap_or(0), PAGE);
-            // What is not there any more has been trimmed.
-            after = page.last.unwrap_or(end);
         }
         watch.counted_until(&after.to_string());
-        Ok(after < end)
+        Ok(is_before_end(after))
     }
 
     /// Where a rule asks for new groups: reads what is in the DLQ once, for its groups are none. It waits until everything

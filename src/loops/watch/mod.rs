@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Next, Step, batch};
 use crate::{
     alert::{self, Aged, AlertRule, Sample, Summary, Tick, Transition},
-    clock::millis,
+    clock::{millis, monotonic},
     config::DigestConfig,
     event::Lane,
     ledger::{AlertLedger, Lease, StoreError, Survey},
@@ -32,8 +32,10 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 const SAMPLES: u32 = 12;
 /// How soon to go on when there is more to read.
 const SOON: Duration = Duration::from_millis(20);
-/// A storm does not wait for the next sample to be counted, for the outbox has room for so much: after so many appends of
-/// this process, but not sooner than this after the last look, it is counted.
+/// What happens is counted soon, while it is at hand, but not more often than this.
+const COUNT_EVERY: Duration = Duration::from_millis(20);
+/// What a storm brings is saved before the next sample, for the outbox keeps what is not: after so many appends of this
+/// process, but not sooner than this after the last look.
 const STORM: u64 = 16;
 const STORM_PAUSE: Duration = Duration::from_millis(500);
 /// Names of fields that a log line tells of.
@@ -68,7 +70,7 @@ pub struct Watch {
     learnt_at_once: usize,
     /// How often this process has appended to the deaths lane, and how often it had at the last look.
     changes: watch::Receiver<u64>,
-    counted: u64,
+    looked_at: u64,
     /// It has been said that something in the ledger cannot be read.
     told_unreadable: bool,
     /// Incidents that were passed over in the last tick.
@@ -105,7 +107,7 @@ impl Watch {
             aged: None,
             reminded: None,
             learnt_at_once: batch::FIRST,
-            counted: 0,
+            looked_at: 0,
             told_unreadable: false,
             passed_over: 0,
         }
@@ -113,7 +115,7 @@ impl Watch {
 
     /// Looks at the line once; true if there is more to read.
     pub async fn look(&mut self) -> Result<bool, StoreError> {
-        self.counted = *self.changes.borrow_and_update();
+        self.looked_at = *self.changes.borrow_and_update();
         // First of all, so that the gauges come whatever ails the watch.
         let survey = self.survey().await?;
         match self.watch(&survey).await {
@@ -123,21 +125,29 @@ impl Watch {
         }
     }
 
-    /// Waits for the time of the next sample, or for a storm.
-    async fn rest(&mut self, stop: &CancellationToken) {
-        let counted = self.counted;
-        let (every, changes) = (self.options.every, &mut self.changes);
-        let storm = async {
-            tokio::time::sleep(STORM_PAUSE).await;
-            // Without a sender nothing is appended any more; then the time alone counts.
-            if changes.wait_for(|now| now.wrapping_sub(counted) >= STORM).await.is_err() {
-                std::future::pending::<()>().await;
+    /// Waits for the time of the next sample, or for a storm, and counts what happens meanwhile.
+    async fn rest(&mut self, stop: &CancellationToken) -> Result<(), StoreError> {
+        let (looked, every) = (monotonic(), self.options.every);
+        loop {
+            let left = every.saturating_sub(monotonic().duration_since(looked));
+            let changes = &mut self.changes;
+            let more = async {
+                tokio::time::sleep(COUNT_EVERY).await;
+                // Without a sender nothing is appended any more; then the time alone counts.
+                if changes.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep(left) => return Ok(()),
+                () = more => {}
             }
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = tokio::time::sleep(every) => {}
-            () = storm => {}
+            let appends = self.changes.borrow().wrapping_sub(self.looked_at);
+            if appends >= STORM && monotonic().duration_since(looked) >= STORM_PAUSE {
+                return Ok(());
+            }
+            self.count_on().await?;
         }
     }
 
@@ -165,7 +175,7 @@ impl Watch {
             Some(kept) => kept,
             None => self.load().await?,
         };
-        let mut more = self.count(&mut watch, now, survey, &alerts).await?;
+        let mut more = self.count(&mut watch, now, Some(survey.told.unwrap_or_default()), &alerts).await?;
         let learnt = match more {
             true => Ok(false),
             false => self.learn(&mut watch, survey, &alerts).await,
@@ -247,7 +257,7 @@ impl Step for Watch {
         if self.look().await? {
             return Ok(Next::After(SOON));
         }
-        self.rest(stop).await;
+        self.rest(stop).await?;
         Ok(Next::Again)
     }
 }

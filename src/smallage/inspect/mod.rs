@@ -30,8 +30,10 @@ impl Inspect for Smallage {
             return;
         }
         // What follows may still find the connection gone; then that is told, and what was found before stays.
-        if let Err(error) = self.look_into(tell).await {
-            tell(reach::lost(&error));
+        match self.look_into(tell).await {
+            Ok(()) => {}
+            Err(error @ StoreError::Denied(_)) => tell(reach::unreachable(&self.config, &error).await),
+            Err(error) => tell(reach::lost(&error)),
         }
     }
 }
@@ -80,6 +82,10 @@ impl Smallage {
             let answer = self.commands.answers_of(pipe().cmd("TIME")).await?.pop();
             let round_trip = monotonic().duration_since(began);
             let here = wall_clock();
+            // A server that wants a password lets anybody connect.
+            if answer.as_ref().and_then(code_of) == Some("NOAUTH") {
+                return Err(StoreError::Denied("it wants a password (NOAUTH)".to_owned()));
+            }
             let Some(store) = answer.and_then(|answer| reply::Reply::array(answer).ok()?.time().ok()) else {
                 return Ok(None);
             };

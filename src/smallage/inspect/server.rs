@@ -12,6 +12,9 @@ const SLOW: Duration = Duration::from_millis(50);
 /// Of its memory, in percent, from which on little is left.
 const NEARLY_FULL: u64 = 90;
 
+/// Seconds after which one that takes snapshots at all has taken one, if anything has changed: twice the default.
+const LONG_UNSAVED: u64 = 7_200;
+
 /// Whether snapshots are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Snapshots {
@@ -160,10 +163,11 @@ fn fullness(info: &Info) -> Option<Finding> {
 }
 
 fn persistence(info: &Info, snapshots: Snapshots) -> Finding {
+    let help = "CONFIG SET appendonly yes, and the same in its configuration";
     if info.has_aof() {
         return Finding::ok(Aspect::Persistence, "what is written survives a restart (append-only file)");
     }
-    match snapshots {
+    match if snapshots == Snapshots::Unknown { seen_snapshots(info) } else { snapshots } {
         Snapshots::Taken => Finding::ok(
             Aspect::Persistence,
             "snapshots are taken: a restart forgets what came after the last one (with appendonly yes hardly anything)",
@@ -174,9 +178,22 @@ fn persistence(info: &Info, snapshots: Snapshots) -> Finding {
         ),
         Snapshots::Never => Finding::warning(
             Aspect::Persistence,
-            "there is neither an append-only file nor snapshots: a restart forgets queues, dead letters and the ledger",
-            "CONFIG SET appendonly yes, and the same in its configuration",
+            "there is neither an append-only file nor a snapshot: a restart forgets queues, dead letters and the ledger",
+            help,
         ),
+    }
+}
+
+/// Whether snapshots are taken, by what has become of it since the start.
+fn seen_snapshots(info: &Info) -> Snapshots {
+    match info.get("rdb_last_bgsave_time_sec") {
+        None => Snapshots::Unknown,
+        Some("-1") => {
+            let unsaved = info.number("rdb_changes_since_last_save").is_some_and(|changes| changes > 0);
+            let long = info.number("uptime_in_seconds").is_some_and(|uptime| uptime >= LONG_UNSAVED);
+            if unsaved && long { Snapshots::Never } else { Snapshots::Unknown }
+        }
+        Some(_) => Snapshots::Taken,
     }
 }
 
@@ -282,6 +299,22 @@ mod tests {
             ("aof_enabled:0", Snapshots::Taken, Level::Ok),
             ("aof_enabled:0", Snapshots::Unknown, Level::Ok),
             ("aof_enabled:0", Snapshots::Never, Level::Warning),
+            ("rdb_last_bgsave_time_sec:0", Snapshots::Unknown, Level::Ok),
+            (
+                "rdb_last_bgsave_time_sec:-1\nrdb_changes_since_last_save:1\nuptime_in_seconds:7200",
+                Snapshots::Unknown,
+                Level::Warning,
+            ),
+            (
+                "rdb_last_bgsave_time_sec:-1\nrdb_changes_since_last_save:1\nuptime_in_seconds:7199",
+                Snapshots::Unknown,
+                Level::Ok,
+            ),
+            (
+                "rdb_last_bgsave_time_sec:-1\nrdb_changes_since_last_save:0\nuptime_in_seconds:7200",
+                Snapshots::Unknown,
+                Level::Ok,
+            ),
         ] {
             assert_eq!(persistence(&Info::of(text), snapshots).level, level, "{text} {snapshots:?}");
         }

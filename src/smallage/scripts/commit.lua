@@ -4,8 +4,9 @@
 --       5 existing: '' (not now), 'counting' or 'done'  6 its tally, or its digest or ''  7 time of the digest (ms)
 --       8… for each death five: '1' if it has a job id else '0'; the event's time (ms); the event's data as JSON up to
 --       the value of `deaths`, or '' for no event; its data after the value of `retries`; its entry
--- Gives {'OK', events in the outbox, then for each death of a job that died before: number of the death in the batch
---       (from 0), deaths, retries} or {'FENCED'} or {'MOVED'} (also if there are rules by now)
+-- Gives {'OK', events in the outbox, the places of the deaths' events now written (parts/places.lua), then for each death
+--       of a job that died before: number of the death in the batch (from 0), deaths, retries} or {'FENCED'} or
+--       {'MOVED'} (also if there are rules by now)
 -- One step, because a crash between any two of these writes would lose an event or write it twice.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
@@ -19,10 +20,11 @@ local outbox = KEYS[3]
 local call, pcall = redis.call, redis.pcall
 local again = {}
 local number, events, written = 0, 0, false
+local places = {last_place(outbox)}
 local next_job = 4
 
 local function append(at, deaths, retries)
-  call('XADD', outbox, '*', 'type', 'job.dead', 'at', ARGV[at + 1],
+  places[#places + 1] = call('XADD', outbox, '*', 'type', 'job.dead', 'at', ARGV[at + 1],
     'data', ARGV[at + 2] .. deaths .. ',"retries":' .. retries .. ARGV[at + 3])
   events, written = events + 1, true
 end
@@ -84,8 +86,8 @@ if ARGV[5] == 'done' then
 elseif ARGV[5] == 'counting' then
   call('HSET', KEYS[2], 'existing_tally', ARGV[6])
 end
-local reply = {'OK', call('XLEN', outbox)}
+local reply = {'OK', call('XLEN', outbox), table.concat(places, ' ')}
 for i = 1, #again do
-  reply[i + 2] = again[i]
+  reply[i + 3] = again[i]
 end
 return reply

@@ -9,7 +9,8 @@
 --       retries that its plan is for, or '' without a plan
 --       then the spent, then the waiting (parts/plans.lua)
 -- Gives {'OK', events in the outbox, {for each death of a job that is known already: its number (from 0), deaths, retries},
---       {numbers of those now announced as exhausted}, {numbers of those that were put back by somebody else}}, or
+--       {numbers of those now announced as exhausted}, {numbers of those that were put back by somebody else},
+--       the places of the deaths' events now written (parts/places.lua)}, or
 --       {'STALE', deaths before it and retries for each death} if a plan is for another number of retries, or
 --       {'FENCED'} or {'MOVED'}
 -- One step, because a crash between any two of these writes would lose an event, an entry of the index or a count, or
@@ -27,7 +28,7 @@ if missing then
   return missing
 end
 -- An outbox of another type ends it here, before anything is counted.
-call('XLEN', outbox)
+local places = {last_place(outbox)}
 
 local FIRST, EACH = 11, 6
 local number = tonumber(ARGV[10])
@@ -75,7 +76,7 @@ for n = 0, number - 1 do
   end
   local head = ARGV[at + 3]
   if head ~= '' then
-    call('XADD', outbox, '*', 'type', 'job.dead', 'at', ARGV[at + 2],
+    places[#places + 1] = call('XADD', outbox, '*', 'type', 'job.dead', 'at', ARGV[at + 2],
       'data', head .. deaths .. ',"retries":' .. retries .. ARGV[at + 4])
     events = events + 1
   end
@@ -136,4 +137,4 @@ if ARGV[5] == 'done' then
 elseif ARGV[5] == 'counting' then
   call('HSET', KEYS[2], 'existing_tally', ARGV[6])
 end
-return {'OK', call('XLEN', outbox), again, exhausted, elsewhere}
+return {'OK', call('XLEN', outbox), again, exhausted, elsewhere, table.concat(places, ' ')}

@@ -87,6 +87,8 @@ pub(crate) struct Fake {
     pub(crate) watch: BTreeMap<String, String>,
     /// What is found when it is looked at before a rollout.
     pub(crate) findings: Vec<Finding>,
+    /// It is never done with that.
+    pub(crate) hangs: bool,
     /// Every operation fails with this.
     pub(crate) broken: Option<StoreError>,
     /// The state of the lanes by hook and lane.
@@ -120,6 +122,7 @@ impl Fake {
             log: Vec::new(),
             watch: BTreeMap::new(),
             findings: Vec::new(),
+            hangs: false,
             broken: None,
             lanes: Mutex::default(),
             outbox: Mutex::default(),
@@ -243,6 +246,14 @@ impl Ledger for Fake {
         not_here()
     }
 
+    async fn mark_shown(&self, _: &Lease, _: OutboxId) -> Result<()> {
+        not_here()
+    }
+
+    async fn shown_until(&self) -> Result<Option<OutboxId>> {
+        not_here()
+    }
+
     async fn outbox(&self, lane: Lane, after: OutboxId, max: usize) -> Result<OutboxPage> {
         self.works()?;
         let outbox = self.outbox.lock().unwrap();
@@ -352,6 +363,9 @@ impl Ledger for Fake {
 impl Inspect for Fake {
     async fn inspect(&self, tell: &mut (dyn FnMut(Finding) + Send)) {
         self.findings.iter().cloned().for_each(tell);
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -278,6 +278,7 @@ fn each_way_makes_what_it_needs() {
         kinds
     };
     let dashboards = written::files("rules/grafana", ".json").len() as u64;
+    assert!(dashboards > 0);
     let beside = [
         ("ConfigMap", 2 + dashboards),
         ("Deployment", 0),

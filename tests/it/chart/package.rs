@@ -1,13 +1,13 @@
 //! The chart as it is handed on: its package, its dependants, its notes, its versions.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use serde_json::Value;
 
 use super::helm::{NAMESPACE, RELEASE, VERSIONS, Workers, chart, helm, parsed, root, said, template, values};
 
 /// What is in an archive: names, in order.
-fn names(archive: &std::path::Path) -> Vec<String> {
+fn names(archive: &Path) -> Vec<String> {
     let listed = Command::new("tar").arg("tzf").arg(archive).output().unwrap();
     assert!(listed.status.success());
     let mut names: Vec<String> = String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect();
@@ -99,7 +99,11 @@ fn the_schema_knows_the_sections_of_the_configuration() {
 
 /// What `helm install` would say.
 fn notes(more: &[&str]) -> String {
-    let chart = chart().display().to_string();
+    notes_of(&chart(), more)
+}
+
+fn notes_of(chart: &Path, more: &[&str]) -> String {
+    let chart = chart.display().to_string();
     let install = ["install", RELEASE, &chart, "--namespace", NAMESPACE, "--dry-run=client"];
     let text = said(&helm(&[&install, more].concat())).unwrap();
     text.split_once("NOTES:\n").unwrap().1.to_owned()
@@ -144,11 +148,19 @@ fn the_notes_say_what_to_do_next() {
     }
     let text = notes(&["-f", &values("everything")]);
     assert!(text.contains("orders: smallage, namespace lrs\n  mails: smallage, namespace mails\n"), "{text}");
-    assert!(text.contains("kubectl -n jobs exec deployment/graveyard -- sexton stats"), "{text}");
+    assert!(text.contains("kubectl -n jobs exec deployment/graveyard -- /sexton stats"), "{text}");
     assert!(text.contains("kubectl -n jobs port-forward service/graveyard 9700"), "{text}");
     assert!(text.contains("helm -n jobs test shop --logs"), "{text}");
     assert!(!notes(&["-f", &values("nothing")]).contains("helm -n jobs test"));
     assert!(notes(&["-f", &values("sidecar")]).contains("-l sexton/sidecar=shop-sexton"));
+    // Another chart's notes are its own, and so it has these in them.
+    let workers = Workers::built();
+    let text = notes_of(&workers.chart(), &[]);
+    assert!(
+        text.contains("orders: smallage") && text.contains(hint("token")) && !text.contains(hint("hooks")),
+        "{text}"
+    );
+    assert!(notes_of(&workers.chart(), &["--set", "sexton.enabled=false"]).contains("run without Sexton"));
 }
 
 #[test]
@@ -186,4 +198,16 @@ fn what_the_readme_says_of_it_works() {
     assert_eq!(rendered, 3);
     // The newest Kubernetes that is named is the newest that manifests are held against.
     assert!(section.contains(&format!("Kubernetes {} to {}", VERSIONS[0], VERSIONS[1])));
+}
+
+#[test]
+fn the_image_is_what_the_chart_takes_it_for() {
+    let image = std::fs::read_to_string(root().join("Dockerfile")).unwrap();
+    let values = parsed(&std::fs::read_to_string(chart().join("values.yaml")).unwrap()).remove(0);
+    let user = values["runAsUser"].as_u64().unwrap();
+    // Containers are given arguments and no command; people are told where the command is.
+    for line in ["ENTRYPOINT [\"/sexton\"]\n".to_owned(), format!("\nUSER {user}:{user}\n")] {
+        assert!(image.contains(&line), "{line}");
+    }
+    assert!(notes(&[]).contains(" -- /sexton stats"));
 }

@@ -48,6 +48,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["serviceMonitor.enabled, which looks for it"],
     ),
     ("{ mode: sidecar, networkPolicy: { enabled: true } }", &["it would be a policy for the workers"]),
+    ("secrets: [{ name: a }, { name: b }, { name: a }]", &["secrets: a is there twice"]),
     // Secrets. What was given is not printed.
     ("config: { sources: [{ name: a, smallage: { url: 'redis://a', password: hunter2 } }] }", &["password_file"]),
     ("config: { sources: [{ name: a, smallage: { sentinel: { password: hunter2 } } }] }", &["password_file"]),

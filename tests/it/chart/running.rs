@@ -269,3 +269,30 @@ async fn the_sidecars_of_workers_pods_watch_their_dlq_and_hand_over() {
     let (_, _, second) = &sidecars[0];
     second.metric_is("sexton_leader", &[("source", "orders")], 1.0).await;
 }
+
+#[tokio::test]
+async fn helm_test_tells_what_is_wrong_where_the_pods_run() {
+    let (mut redis, receiver) = (Redis::start().await, Receiver::start().await);
+    let hooks = json!([{"name": "oncall", "url": receiver.url(), "secret_file": "/run/secrets/sexton/oncall/secret"}]);
+    let more = format!("config.hooks={hooks}");
+    let checked = async |more: &[&str], url: &str| {
+        let documents = parsed(&template(&chart(), RELEASE, more).unwrap());
+        let pod = Pod::of(&documents, "check");
+        pod.secret("orders-redis/url", url);
+        let mut command = pod.command();
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let usual = ["-f", &values("sidecar"), "--set-json", &more];
+    let (code, said) = checked(&usual, &redis.url()).await;
+    assert!(code == 0 && said.contains("source orders") && said.contains("hook oncall"), "{code}: {said}");
+    assert_eq!(receiver.requests()[0].json()["type"], "hook.test");
+    // Who would rather not be rung says so.
+    let quiet = [&usual[..], &["--set", "test.send=false"]].concat();
+    assert_eq!(checked(&quiet, &redis.url()).await.0, 0);
+    assert_eq!(receiver.requests().len(), 1);
+    let url = redis.url();
+    redis.stop();
+    let (code, said) = checked(&usual, &url).await;
+    assert!(code == 69 && said.contains("error"), "{code}: {said}");
+}

@@ -51,7 +51,7 @@ impl Cluster {
                 "--cluster-enabled",
                 "yes",
                 "--cluster-node-timeout",
-                "1000",
+                "2000",
                 "--cluster-port",
                 &bus,
                 "--repl-diskless-sync-delay",

@@ -96,6 +96,7 @@ impl Running {
     pub(crate) async fn with_cap(store: &Store, config: &HookConfig, outbox_cap: u64) -> Running {
         prepare_lanes(&*store.ledger, &store.lease, &config.name).await.unwrap();
         let metrics = Arc::new(Metrics::new(&["orders"], &[&config.name]));
+        metrics.leads("orders", true, &[]);
         let to = DeliverTo {
             ledger: Arc::clone(&store.ledger),
             lease: store.lease.clone(),

@@ -55,6 +55,7 @@ impl Lookout {
         let alerts = tokio::sync::watch::Sender::new(alerts.into());
         let rules = tokio::sync::watch::Sender::new(Arc::default());
         let metrics = Arc::new(Metrics::new(&["orders"], &[]));
+        metrics.leads("orders", true, &[]);
         let watch = Lookout::watch(&yard, &metrics, &options, &alerts, &rules);
         Lookout { yard, alerts, rules, metrics, watch, options, seen: OutboxId::default(), next: 0 }
     }

@@ -4,11 +4,13 @@
 pub(crate) mod api;
 pub(crate) mod audit;
 pub(crate) mod certificates;
+pub(crate) mod checked;
 pub(crate) mod cluster;
 pub(crate) mod faketime;
 pub(crate) mod fleet;
 pub(crate) mod graveyard;
 pub(crate) mod hooks;
+pub(crate) mod https;
 pub(crate) mod lanes;
 pub(crate) mod ledger;
 pub(crate) mod lookout;

@@ -130,6 +130,11 @@ impl Receiver {
         Receiver { address, state, accepting }
     }
 
+    /// Address and port.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Where it listens.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/in/s3cret-path?token=s3cret-token", self.address)

@@ -39,8 +39,8 @@ impl Sentinel {
         let config = folder.path().join("sentinel.conf");
         let text = format!(
             "port {port}\ntls-port {tls_port}\nbind 127.0.0.1\ndir {folder}\nlogfile {folder}/sentinel.log\n\
-             sentinel monitor {MASTER} 127.0.0.1 {master} 2\nsentinel down-after-milliseconds {MASTER} 600\n\
-             sentinel failover-timeout {MASTER} 4000\nsentinel parallel-syncs {MASTER} 2\n{more}",
+             sentinel monitor {MASTER} 127.0.0.1 {master} 2\nsentinel down-after-milliseconds {MASTER} 2000\n\
+             sentinel failover-timeout {MASTER} 6000\nsentinel parallel-syncs {MASTER} 2\n{more}",
             folder = folder.path().display(),
         );
         std::fs::write(&config, text).expect("the configuration can be written");
