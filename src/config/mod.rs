@@ -13,6 +13,7 @@ mod matching;
 mod origin;
 mod problem;
 mod read;
+mod redis_url;
 mod rules;
 mod schedule;
 mod secret;
@@ -28,6 +29,7 @@ pub use hook::DEFAULT_EVENTS;
 pub use http::{UNNAMED_TOKEN, token_problem};
 pub use problem::{Position, Problem, Problems, nearest_or_all};
 pub use read::{ForRules, read, read_for_other_rules, read_for_rules, read_sources, read_text, read_without_rules};
+pub use redis_url::{Host, RedisUrl, Via};
 pub use rules::{RuleBook, RulesSource, RulesText};
 pub use secret::{Secret, SecretError, SecretSource};
 pub use source::DEFAULT_NAMESPACE;
@@ -109,7 +111,7 @@ pub enum SourceKind {
 /// A smallage namespace.
 #[derive(Clone, Debug)]
 pub struct SmallageConfig {
-    /// `redis://`, `rediss://` or `unix://`, perhaps with user and password.
+    /// A [`RedisUrl`], perhaps with user and password.
     pub url: SecretSource,
     /// smallage's namespace.
     pub namespace: String,
@@ -117,11 +119,22 @@ pub struct SmallageConfig {
     pub username: Option<String>,
     /// Password, overriding the URL's; a file is read anew for every connection.
     pub password: Option<SecretSource>,
-    /// Certificates for `rediss://`.
+    /// Certificates, where the URL asks for TLS.
     pub tls: Option<TlsConfig>,
+    /// What the Sentinels want of who asks them, where the URL names some.
+    pub sentinel: Option<SentinelConfig>,
 }
 
-/// PEM files for TLS.
+/// How to log in to Sentinels; what is not given is not sent.
+#[derive(Clone, Debug, Default)]
+pub struct SentinelConfig {
+    /// User.
+    pub username: Option<String>,
+    /// Password; a file is read anew for every connection.
+    pub password: Option<SecretSource>,
+}
+
+/// What TLS needs beyond the URL: PEM files, and a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
     /// Authority to trust instead of the system's.
@@ -130,6 +143,8 @@ pub struct TlsConfig {
     pub cert: Option<PathBuf>,
     /// Client key; goes with `cert`.
     pub key: Option<PathBuf>,
+    /// The name that certificates must bear instead of the host's own.
+    pub server_name: Option<String>,
 }
 
 /// One hook: where events go, which, and how.

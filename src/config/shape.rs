@@ -33,8 +33,9 @@ pub(super) const ROOT: Shape = shape(
 );
 pub(super) const SOURCE: Shape = shape("in a source", &["name", "smallage"]);
 pub(super) const SMALLAGE: Shape =
-    shape("in smallage", &["url", "url_file", "namespace", "username", "password", "password_file", "tls"]);
-pub(super) const TLS: Shape = shape("in tls", &["ca", "cert", "key"]);
+    shape("in smallage", &["url", "url_file", "namespace", "username", "password", "password_file", "tls", "sentinel"]);
+pub(super) const TLS: Shape = shape("in tls", &["ca", "cert", "key", "server_name"]);
+pub(super) const SENTINEL: Shape = shape("in sentinel", &["username", "password", "password_file"]);
 pub(super) const HOOK: Shape = shape(
     "in a hook",
     &[
@@ -113,6 +114,7 @@ pub(super) const ALL: &[(&str, &Shape)] = &[
     ("sources[].", &SOURCE),
     ("sources[].smallage.", &SMALLAGE),
     ("sources[].smallage.tls.", &TLS),
+    ("sources[].smallage.sentinel.", &SENTINEL),
     ("hooks[].", &HOOK),
     ("hooks[].match.", &MATCH),
     ("http.", &HTTP),

@@ -1,11 +1,11 @@
 //! Reads `sources:`.
 
 use super::{
-    SmallageConfig, SourceConfig, SourceKind, TlsConfig,
+    RedisUrl, SentinelConfig, SmallageConfig, SourceConfig, SourceKind, TlsConfig, Via,
     field::{Field, Section},
     origin::{self, Reading},
     problem::{Position, Problems},
-    shape, url, value,
+    redis_url, shape, value,
 };
 
 /// The namespace where none is given: smallage's own default.
@@ -58,7 +58,7 @@ impl Names {
 
 /// A DLQ that is watched already.
 struct Watched {
-    url: String,
+    url: RedisUrl,
     namespace: String,
     at: Position,
 }
@@ -99,8 +99,8 @@ fn smallage(section: &Section<'_>, watched: &mut Vec<Watched>, reading: &mut Rea
         reading.problems.add(section.at, "\"url\" is missing in smallage", help);
     }
     let url = origin::one(section, "url", "url_file", reading);
-    let tls_asked = url.as_ref().and_then(|url| match url::redis(url.now.reveal()) {
-        Ok(tls) => Some(tls),
+    let leads_to = url.as_ref().and_then(|url| match redis_url::of(url.now.reveal()) {
+        Ok(leads_to) => Some(leads_to),
         Err(wrong) => {
             reading.problems.add(url.field.at(), format!("this URL {}", wrong.why), wrong.help);
             None
@@ -116,33 +116,39 @@ fn smallage(section: &Section<'_>, watched: &mut Vec<Watched>, reading: &mut Rea
     };
     let username = section.get("username").and_then(|field| field.text(&mut reading.problems));
     let password = origin::one(section, "password", "password_file", reading);
-    let tls = section.get("tls").and_then(|field| tls(field, tls_asked, reading));
+    let tls = section.get("tls").and_then(|field| tls(field, leads_to.as_ref(), reading));
+    let sentinel = section.get("sentinel").and_then(|field| sentinel(field, leads_to.as_ref(), reading));
     let (url, namespace) = (url?, namespace?);
-    once(&Watched { url: url.now.reveal().to_owned(), namespace: namespace.clone(), at: section.at }, watched, reading);
+    if let Some(url) = leads_to {
+        once(Watched { url, namespace: namespace.clone(), at: section.at }, watched, reading);
+    }
     Some(SmallageConfig {
         url: url.source,
         namespace,
         username: username.map(str::to_owned),
         password: password.map(|password| password.source),
         tls,
+        sentinel,
     })
 }
 
 /// Two sources on one DLQ would share one ledger and wait for each other's lease for ever.
-fn once(this: &Watched, watched: &mut Vec<Watched>, reading: &mut Reading) {
-    if let Some(other) = watched.iter().find(|other| other.url == this.url && other.namespace == this.namespace) {
+fn once(this: Watched, watched: &mut Vec<Watched>, reading: &mut Reading) {
+    let same = |other: &&Watched| other.namespace == this.namespace && other.url.leads_where(&this.url);
+    if let Some(other) = watched.iter().find(same) {
         let message = format!("this DLQ is watched already by the source in line {}", other.at.line);
         reading.problems.add(this.at, message, "keep one of the two, or give another namespace");
         return;
     }
-    watched.push(Watched { url: this.url.clone(), namespace: this.namespace.clone(), at: this.at });
+    watched.push(this);
 }
 
-/// `tls_asked`: whether the URL asks for TLS, where that is known.
-fn tls(field: Field<'_>, tls_asked: Option<bool>, reading: &mut Reading) -> Option<TlsConfig> {
+/// `url` is none where it cannot be read.
+fn tls(field: Field<'_>, url: Option<&RedisUrl>, reading: &mut Reading) -> Option<TlsConfig> {
     let section = field.section(&shape::TLS, &mut reading.problems)?;
-    if tls_asked == Some(false) {
-        reading.problems.add(field.key_at, "\"tls\" is given, but the URL asks for none", "write rediss:// in the URL");
+    if url.is_some_and(|url| !url.tls) {
+        let help = "write rediss instead of redis in the URL";
+        reading.problems.add(field.key_at, "\"tls\" is given, but the URL asks for none", help);
     }
     let (cert, key) = (section.get("cert"), section.get("key"));
     if let (Some(alone), None) | (None, Some(alone)) = (cert, key) {
@@ -150,7 +156,24 @@ fn tls(field: Field<'_>, tls_asked: Option<bool>, reading: &mut Reading) -> Opti
         reading.problems.add(alone.key_at, message, "a client certificate needs both \"cert\" and \"key\"");
     }
     let mut path = |field: Option<Field<'_>>| field.and_then(|field| origin::readable(field, reading));
-    Some(TlsConfig { ca: path(section.get("ca")), cert: path(cert), key: path(key) })
+    let (ca, cert, key) = (path(section.get("ca")), path(cert), path(key));
+    let server_name = section.get("server_name").and_then(|field| {
+        let help = "give the name, or the address, that stands in the certificate, without a port";
+        field.parsed("a host", help, &mut reading.problems, |text| value::is_host(text).then(|| text.to_owned()))
+    });
+    Some(TlsConfig { ca, cert, key, server_name })
+}
+
+/// `url` is none where it cannot be read.
+fn sentinel(field: Field<'_>, url: Option<&RedisUrl>, reading: &mut Reading) -> Option<SentinelConfig> {
+    let section = field.section(&shape::SENTINEL, &mut reading.problems)?;
+    if url.is_some_and(|url| !matches!(url.via, Via::Sentinels { .. })) {
+        let help = "write redis+sentinel:// in the URL; user and password of the Redis stand beside \"url\"";
+        reading.problems.add(field.key_at, "\"sentinel\" is given, but the URL names no Sentinels", help);
+    }
+    let username = section.get("username").and_then(|field| field.text(&mut reading.problems)).map(str::to_owned);
+    let password = origin::one(&section, "password", "password_file", reading).map(|password| password.source);
+    Some(SentinelConfig { username, password })
 }
 
 /// A source's name for a namespace: itself, or the nearest text that can be a name (`Team.Orders` gives `team-orders`).
@@ -164,7 +187,7 @@ fn name_from(namespace: &str) -> String {
 /// The source of `sexton run --smallage URL --namespace NS`: all problems name the flags.
 pub(super) fn of_flags(url: &str, namespace: &str) -> Result<SourceConfig, Problems> {
     let mut problems = Problems::new("command line");
-    if let Err(wrong) = url::redis(url) {
+    if let Err(wrong) = redis_url::of(url) {
         problems.add_whole(format!("the URL of --smallage {}", wrong.why), wrong.help);
     }
     if !value::is_namespace(namespace) {
@@ -179,6 +202,7 @@ pub(super) fn of_flags(url: &str, namespace: &str) -> Result<SourceConfig, Probl
             username: None,
             password: None,
             tls: None,
+            sentinel: None,
         }),
     }))
 }

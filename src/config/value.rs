@@ -39,6 +39,11 @@ pub(super) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-')
 }
 
+/// Whether a certificate can bear this name or address.
+pub(super) fn is_host(text: &str) -> bool {
+    text.parse::<std::net::IpAddr>().is_ok() || !text.starts_with('[') && url::Host::parse(text).is_ok()
+}
+
 /// Whether smallage can have this namespace.
 pub(super) fn is_namespace(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| matches!(c, '{' | '}' | ':') || c.is_control())

@@ -6,7 +6,7 @@
 use std::{
     ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -72,12 +72,37 @@ impl Tally {
     }
 }
 
+/// What a worker has run, told outside of Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The job.
+    pub job: String,
+    /// Attempts that had failed before.
+    pub attempt: u32,
+    /// Whether it ran through.
+    pub ok: bool,
+    /// When, by Redis.
+    pub at: Millis,
+    /// The job's entry on the queue.
+    pub entry: String,
+}
+
+impl Seen {
+    /// When the job was put on the queue, in milliseconds by Redis.
+    pub fn queued_at(&self) -> i64 {
+        self.entry.split('-').next().and_then(|ms| ms.parse().ok()).unwrap_or(self.at.0)
+    }
+}
+
 /// How a worker behaves beyond the protocol, for those who check what becomes of its jobs. By default: in no way.
 #[derive(Clone, Debug, Default)]
 pub struct Conduct {
     /// A stream to which it writes every run of a task: `id`, `task`, `attempt`, `ok` (1 or 0), `at` (milliseconds by
     /// Redis), `entry` (the job's entry on the queue).
     pub run_log: Option<String>,
+    /// A list to which it adds every run, too, before anything of it is written: a Redis that fails over may forget
+    /// what this remembers.
+    pub witness: Option<Arc<Mutex<Vec<Seen>>>>,
     /// It lets go of jobs in the same step in which it writes what became of them, so that no crash repeats a run.
     pub one_step: bool,
     /// So many of its burials are those of a worker that dies right after them: it comes back, finds the job not let go
@@ -122,6 +147,12 @@ impl Worker {
     /// The same worker, which behaves like this.
     pub fn with(mut self, conduct: Conduct) -> Worker {
         self.conduct = conduct;
+        self
+    }
+
+    /// The same worker at another server: its Redis has moved.
+    pub fn at(mut self, client: Client) -> Worker {
+        self.client = client;
         self
     }
 
@@ -183,6 +214,11 @@ impl Worker {
             }
             let dice = fastrand::f64();
             let outcome = job::attempt(fields, &self.stream, now, self.policy, &self.dependencies, dice);
+            if let (Some(witness), Some(job)) = (&self.conduct.witness, job) {
+                let (job, attempt, ok) = (job.id.clone(), job.attempt, outcome == Outcome::Done);
+                let seen = Seen { job, attempt, ok, at: now, entry: entry.clone() };
+                witness.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+            }
             if let (Some(log), Some(job)) = (&self.conduct.run_log, job) {
                 let ok = outcome == Outcome::Done;
                 written.cmd("XADD").arg(log).arg("*").arg("id").arg(&job.id).arg("task").arg(&job.task);

@@ -245,6 +245,8 @@ pub struct Survey {
     pub unseen: u64,
     /// Where the deaths lane of the outbox ends; `None` if there is none.
     pub told: Option<OutboxId>,
+    /// An event that this process has read there is gone, and was not trimmed: the store has lost data. Told once.
+    pub lost: bool,
 }
 
 /// What a delivery lane has saved.
@@ -366,6 +368,12 @@ pub trait Ledger: Send + Sync {
 
     /// Looks at the DLQ and the ledger at one moment, and settles what was missed.
     async fn survey(&self, lease: &Lease) -> Result<Survey>;
+
+    /// Whether the store has lost an event that this process has read there; for who does not lead, and so does not
+    /// survey. Told once.
+    async fn has_lost(&self) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Remembers that Prometheus has been shown the deaths up to this place, and was not shown those behind it.
     async fn mark_shown(&self, lease: &Lease, until: OutboxId) -> Result<()>;

@@ -97,6 +97,7 @@ pub struct Metrics {
     added: IntCounterVec,
     lag: IntGaugeVec,
     unseen: IntCounterVec,
+    losses: IntCounterVec,
     purged: IntCounterVec,
     deliveries: IntCounterVec,
     delivery_seconds: HistogramVec,
@@ -133,6 +134,12 @@ pub const REFERENCE: &[(&str, &[&str], &str)] = &[
     ),
     ("sexton_ingest_lag_entries", &["source"], "Entries added but not read yet (leader only)"),
     ("sexton_unseen_entries_total", &["source"], "Entries that left the DLQ before Sexton could read them"),
+    (
+        "sexton_store_losses_total",
+        &["source"],
+        "Times this process found that the store had lost what it had confirmed: after a failover, a restore, or a \
+         FLUSHALL",
+    ),
     (
         "sexton_dlq_purged_total",
         &["source", "why"],
@@ -208,6 +215,7 @@ impl Metrics {
             added: counter("sexton_dlq_added_total"),
             lag: gauge("sexton_ingest_lag_entries"),
             unseen: counter("sexton_unseen_entries_total"),
+            losses: counter("sexton_store_losses_total"),
             purged: counter("sexton_dlq_purged_total"),
             deliveries: counter("sexton_hook_deliveries_total"),
             backlog: gauge("sexton_hook_backlog"),
@@ -233,6 +241,7 @@ impl Metrics {
         for source in sources {
             metrics.added.with_label_values(&[source]);
             metrics.unseen.with_label_values(&[source]);
+            metrics.losses.with_label_values(&[source]);
             for why in Purged::ALL {
                 metrics.purged.with_label_values(&[source, why.as_str()]);
             }
@@ -288,6 +297,11 @@ impl Metrics {
             Some(oldest) => self.oldest.with_label_values(&[source]).set(oldest.0.div_euclid(1000)),
             None => drop(self.oldest.remove_label_values(&[source])),
         }
+    }
+
+    /// The store has lost what it had confirmed.
+    pub fn store_lost(&self, source: &str) {
+        self.losses.with_label_values(&[source]).inc();
     }
 
     /// Entries were removed for their age or number.

@@ -70,6 +70,10 @@ pub(super) struct Watch {
     trouble: Trouble,
     known_epoch: u64,
     has_led: bool,
+    /// A loss of the store's has been counted, and it has not been attached to anew yet.
+    loss_counted: bool,
+    /// A term has ended otherwise than by a loss: whether there was one is asked as soon as there is somebody to ask.
+    ask_for_loss: bool,
 }
 
 impl Watch {
@@ -84,7 +88,19 @@ impl Watch {
         let trouble = Trouble::new(ledger.name(), "standby");
         // Two sources may turn out to be one DLQ: they must then not take each other for themselves.
         let holder = format!("{holder}/{}", ledger.name());
-        Watch { ledger, config, told, metrics, holder, stop, trouble, known_epoch: 0, has_led: false }
+        Watch {
+            ledger,
+            config,
+            told,
+            metrics,
+            holder,
+            stop,
+            trouble,
+            known_epoch: 0,
+            has_led: false,
+            loss_counted: false,
+            ask_for_loss: false,
+        }
     }
 
     /// Stands by and leads, in turn, until told to stop. An error means that a loop died.
@@ -123,7 +139,11 @@ impl Watch {
         let stop = self.stop.clone();
         let mut leader: Option<Lease> = None;
         loop {
-            let waited = match stop.run_until_cancelled(self.ledger.look_at_lease()).await? {
+            let looked = stop.run_until_cancelled(self.ledger.look_at_lease()).await?;
+            if looked.is_ok() && self.ask_for_loss {
+                stop.run_until_cancelled(self.ask_for_loss()).await?;
+            }
+            let waited = match looked {
                 Ok(LeaseNow::Held { lease, left }) if lease.holder != self.holder => {
                     self.known_epoch = self.known_epoch.max(lease.epoch);
                     self.metrics.up(&source, true);
@@ -152,6 +172,24 @@ impl Watch {
                 self.trouble.failed(&error);
                 stop.run_until_cancelled(tokio::time::sleep(jittered(PAUSE))).await?;
             }
+        }
+    }
+
+    /// Whoever leads next may never have seen what a failover has taken with the lease; who led before has.
+    async fn ask_for_loss(&mut self) {
+        match self.ledger.has_lost().await {
+            Ok(true) => {
+                tracing::warn!(
+                    source = self.ledger.name(),
+                    "the store has lost data: events that were written there are gone, as after a failover"
+                );
+                self.metrics.store_lost(self.ledger.name());
+                self.loss_counted = true;
+                self.ask_for_loss = false;
+            }
+            Ok(false) => self.ask_for_loss = false,
+            // The next look asks again.
+            Err(_) => {}
         }
     }
 
@@ -250,6 +288,7 @@ impl Watch {
         match ended {
             Ended::Fenced => {
                 tracing::warn!(source, epoch = lease.epoch, "the lease is lost; standing by");
+                self.ask_for_loss = true;
                 work.shutdown().await;
             }
             Ended::Stopped | Ended::Moved => {
@@ -259,6 +298,8 @@ impl Watch {
                         "the ledger is not where this leader left it: the store has lost data, or something else wrote \
                          to it; attaching anew"
                     );
+                    self.metrics.store_lost(&source);
+                    self.loss_counted = true;
                 }
                 let rest = async {
                     while let Some(ended) = work.join_next().await {
@@ -298,6 +339,10 @@ impl Watch {
         };
         trouble.over();
         self.has_led = true;
+        if attached.loss.is_some() && !self.loss_counted {
+            self.metrics.store_lost(&source);
+        }
+        self.loss_counted = false;
         match attached.loss {
             Some(Loss::Ledger) => tracing::warn!(
                 source,

@@ -122,7 +122,7 @@ impl Smallage {
                     &self.keys.flights(),
                     &self.keys.outbox(Lane::Deaths),
                 ],
-                &[Arg::Text(&lease.token())],
+                &[Arg::Text(&lease.token()), Arg::Text(&self.newest_event())],
             )
             .await?;
         let mut reply = Reply::of_script(answer)?;
@@ -136,6 +136,13 @@ impl Smallage {
             unseen: reply.number()?,
             in_flight: reply.number()?,
             told: reply.text()?.parse().ok(),
+            lost: {
+                let lost = reply.number()? > 0;
+                if lost {
+                    self.forget_newest_event();
+                }
+                lost
+            },
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The outbox lanes of a smallage source, and what the delivery lanes have saved.
 
-use redis::cmd;
+use redis::{Value, cmd};
 
 use super::{
     Smallage,
@@ -29,12 +29,42 @@ impl Smallage {
         let mut page = OutboxPage::default();
         for entry in entries {
             page.last = entry.0.parse().ok().or(page.last);
+            if lane == Lane::Deaths {
+                self.has_read_event(page.last);
+            }
             match posted(&uid, lane, entry) {
                 Some(posted) => page.events.push(posted),
                 None => page.unreadable += 1,
             }
         }
         Ok(page)
+    }
+
+    /// Whether the newest event that was ever read here is gone without having been trimmed.
+    pub(super) async fn has_lost_events(&self) -> Result<bool> {
+        let newest = self.newest_event();
+        if newest.is_empty() {
+            return Ok(false);
+        }
+        let outbox = self.keys.outbox(Lane::Deaths);
+        let range = |from: &str, until: &str| {
+            let mut command = cmd("XRANGE");
+            command.arg(&outbox).arg(from).arg(until).arg("COUNT").arg(1);
+            command
+        };
+        // In this order: what is trimmed between the two looks still was there for the first one.
+        let (itself, before) = (range(&newest, &newest), range("-", &newest));
+        let there = |answer| reply::entries(answer).map(|entries| !entries.is_empty());
+        if there(self.commands.run(&itself).await?)? {
+            return Ok(false);
+        }
+        let earlier = there(self.commands.run(&before).await?)?;
+        let later = there(self.commands.run(&range(&newest, "+")).await?)?;
+        let lost = earlier || !later && self.commands.run(cmd("EXISTS").arg(&outbox)).await? == Value::Int(0);
+        if lost {
+            self.forget_newest_event();
+        }
+        Ok(lost)
     }
 
     /// A page of the deaths lane that this process has just written itself.
@@ -46,6 +76,7 @@ impl Smallage {
             page.events.push(Posted { id: kept.id, event: event(uid, Lane::Deaths, kept.id, kept.at, data) });
             page.last = Some(kept.id);
         }
+        self.has_read_event(page.last);
         Some(page)
     }
 

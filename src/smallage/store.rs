@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::{
     Keys, NamespaceError,
-    connection::{Connection, Script},
+    connection::{Connection, Place, Script},
     tail::Tail,
 };
 use crate::{
@@ -46,6 +46,9 @@ pub struct Smallage {
     pub(super) clock: StoreClock,
     /// The ledger's own id, part of every `webhook-id`; empty until first asked for.
     uid: RwLock<String>,
+    /// The newest event on the deaths lane that was read by this process: as long as the store loses nothing, it is there
+    /// until it is trimmed.
+    newest: Mutex<Option<OutboxId>>,
     /// In the order of [`Lane::ALL`].
     changes: [watch::Sender<u64>; 2],
     /// What this process has appended to the deaths lane last.
@@ -101,11 +104,12 @@ impl Smallage {
     pub fn new(name: &str, config: SmallageConfig) -> std::result::Result<Smallage, NamespaceError> {
         let keys = Keys::new(&config.namespace)?;
         let config = Arc::new(config);
+        let place = Arc::new(Place::new(Arc::clone(&config), keys.lease()));
         Ok(Smallage {
             name: name.to_owned(),
             keys,
-            commands: Connection::for_commands(Arc::clone(&config)),
-            reads: Connection::for_blocking(Arc::clone(&config), LONGEST_BLOCK),
+            commands: Connection::for_commands(Arc::clone(&place)),
+            reads: Connection::for_blocking(place, LONGEST_BLOCK),
             config,
             reading: AtomicBool::new(false),
             scripts: Scripts {
@@ -144,6 +148,7 @@ impl Smallage {
             },
             clock: StoreClock::default(),
             uid: RwLock::default(),
+            newest: Mutex::default(),
             changes: [watch::Sender::new(0), watch::Sender::new(0)],
             tail: Mutex::default(),
         })
@@ -155,6 +160,21 @@ impl Smallage {
 
     pub(super) fn set_uid(&self, uid: String) {
         *self.uid.write().unwrap_or_else(PoisonError::into_inner) = uid;
+    }
+
+    /// As the outbox has it; empty where none was read yet.
+    pub(super) fn newest_event(&self) -> String {
+        let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.map(|id| id.to_string()).unwrap_or_default()
+    }
+
+    pub(super) fn has_read_event(&self, id: Option<OutboxId>) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest = (*newest).max(id);
+    }
+
+    pub(super) fn forget_newest_event(&self) {
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn tail(&self) -> MutexGuard<'_, Tail> {
@@ -244,6 +264,10 @@ impl Ledger for Smallage {
 
     async fn survey(&self, lease: &Lease) -> Result<Survey> {
         self.survey_dlq(lease).await
+    }
+
+    async fn has_lost(&self) -> Result<bool> {
+        self.has_lost_events().await
     }
 
     async fn mark_shown(&self, lease: &Lease, until: OutboxId) -> Result<()> {

@@ -10,7 +10,7 @@ use super::{
     lanes::{self, LanePicture},
 };
 use crate::{
-    config::{HookConfig, Rate, SecretSource},
+    config::{HookConfig, Rate, RedisUrl, SecretSource},
     event::Lane,
     ledger::TriageLedger,
 };
@@ -71,9 +71,12 @@ pub async fn lanes_of(ledger: &dyn TriageLedger, hook: &HookConfig) -> Result<La
     Ok(LanesShown { source: ledger.name().to_owned(), lanes })
 }
 
-/// Scheme and host of a URL; nothing else of it may be shown.
+/// Scheme and host of a URL, or its hosts and what they are asked for; nothing else of it may be shown.
 pub fn origin_of(url: &SecretSource) -> String {
     let Ok(secret) = url.read() else { return "(its file cannot be read)".to_owned() };
+    if let Ok(url) = RedisUrl::read(secret.reveal()) {
+        return url.origin();
+    }
     match url::Url::parse(secret.reveal()) {
         Ok(url) => match (url.host(), url.port()) {
             (Some(host), Some(port)) => format!("{}://{host}:{port}", url.scheme()),

@@ -108,7 +108,8 @@ async fn ingest(
         let () = redis::cmd("DEL").arg(chunk).query_async(con).await.expect("DEL works");
     }
     let url = SecretSource::Inline(Secret::new(redis.url()));
-    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
+    let config =
+        SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None, sentinel: None };
     let source = SourceConfig { name: "bench".to_owned(), kind: SourceKind::Smallage(config) };
     let ledger = smallage::open(&source).expect("the namespace is good");
     let TryLease::Acquired(lease) =

@@ -108,7 +108,8 @@ async fn bare_loop(con: &mut MultiplexedConnection, ids: &[String]) -> Duration 
 /// As the retry loop does it: what is due is asked for, then read with what is known of the jobs, then put back.
 async fn through_the_ledger(redis: &Redis) -> Duration {
     let url = SecretSource::Inline(Secret::new(redis.url()));
-    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
+    let config =
+        SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None, sentinel: None };
     let ledger: Arc<dyn RetryLedger> = Arc::new(Smallage::new("bench", config).expect("the namespace is good"));
     let (lease, generation, place) = index(&*ledger).await;
     let began = monotonic();

@@ -41,7 +41,8 @@ pub(super) async fn figures() -> Vec<Figure> {
         bury_many(&mut con, NS, from..from + 10_000).await;
     }
     let url = SecretSource::Inline(Secret::new(redis.url()));
-    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
+    let config =
+        SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None, sentinel: None };
     let ledger = Smallage::new("bench", config).expect("the namespace is good");
     let quiet = Waits::of(redis.connect().await);
     tokio::time::sleep(QUIET).await;

@@ -20,6 +20,7 @@ use crate::support::{
     process::{self, Http, Process, Sexton, Stream},
     receiver::Receiver,
     redis::{Options, Redis},
+    rights,
     yard::{QUEUE, anna, hand_retry_of},
 };
 
@@ -349,7 +350,8 @@ async fn a_commit_that_is_refused_counts_nothing() {
 /// What people do, as this user.
 async fn triage_with(url: &str, con: &mut redis::aio::MultiplexedConnection) {
     let url = SecretSource::Inline(Secret::new(url.to_owned()));
-    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
+    let config =
+        SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None, sentinel: None };
     let hand = Smallage::new("orders", config).unwrap();
     let () = con.xgroup_create_mkstream(QUEUE, "workers", "0").await.unwrap();
     let scan = Scan { max: 10, oldest_first: true, ..Scan::default() };
@@ -385,13 +387,7 @@ async fn triage_with(url: &str, con: &mut redis::aio::MultiplexedConnection) {
 async fn the_least_rights_are_enough() {
     let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
     let mut con = redis.connect().await;
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let line = readme.lines().find(|line| line.starts_with("ACL SETUSER sexton ")).expect("README.md has the ACL");
-    let mut acl = redis::cmd("ACL");
-    for word in line.replace("PASSWORD", "pw").replace("{lrs}", &format!("{{{NS}}}")).split(' ').skip(1) {
-        acl.arg(word);
-    }
-    let () = acl.query_async(&mut con).await.unwrap();
+    rights::grant(&mut con, &rights::of_sexton(NS)).await;
     let receiver = Receiver::start().await;
     let port = redis.port().unwrap();
     let sexton = Sexton::run(&format!(
@@ -415,6 +411,6 @@ async fn the_least_rights_are_enough() {
     triage_with(&format!("redis://sexton:pw@127.0.0.1:{port}"), &mut con).await;
     let shown = sexton.process.shown(Stream::Err).join("\n");
     assert!(!shown.contains("NOPERM"), "{shown}");
-    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query_async(&mut con).await.unwrap();
+    let refused = rights::refused(&mut con).await;
     assert!(refused.is_empty(), "{refused:?}");
 }

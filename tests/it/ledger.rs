@@ -29,7 +29,8 @@ const TTL: Duration = Duration::from_secs(30);
 /// A ledger on this Redis, as one replica would open it.
 pub(crate) fn ledger(redis: &Redis) -> Arc<dyn Ledger> {
     let url = SecretSource::Inline(Secret::new(redis.url()));
-    let config = SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None };
+    let config =
+        SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None, sentinel: None };
     smallage::open(&SourceConfig { name: "orders".to_owned(), kind: SourceKind::Smallage(config) })
         .expect("Redis is there")
 }

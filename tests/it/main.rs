@@ -41,6 +41,7 @@ mod scrape;
 mod standbys;
 mod storm;
 mod support;
+mod topology;
 mod triage;
 mod triage_operations;
 mod triage_remove;

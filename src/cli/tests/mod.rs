@@ -46,6 +46,7 @@ fn config() -> Config {
                 username: None,
                 password: None,
                 tls: None,
+                sentinel: None,
             }),
         }],
         hooks: vec![HookConfig {

@@ -133,9 +133,24 @@ fn problems_of_sources() {
              write characters such as / # ? @ in a user or password as %2F %23 %3F %40",
             ),
             (
-                "[{ name: a, smallage: { url: 'redis+cluster://:hunter2@db' } }]",
-                "1:39: this URL has the scheme redis+cluster, which is not available in this version; name one Redis: \
-             redis://HOST:6379",
+                "[{ name: a, smallage: { url: 'redis+cluster://:hunter2@db/3' } }]",
+                "1:39: this URL names a database, and a Cluster has but one; remove /3 at its end",
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis+sentinel://:hunter2@db' } }]",
+                "1:39: this URL names no master; end it with the name that the Sentinels know it by: …/mymaster",
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis+cluster://db', sentinel: { password: hunter2 } } }]",
+                r#"1:61: "sentinel" is given, but the URL names no Sentinels; write redis+sentinel:// in the URL; user and password of the Redis stand beside "url""#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'redis+sentinel://db/m', sentinel: { user: x } } }]",
+                r#"1:76: unknown key "user" in sentinel; known keys: username, password, password_file"#,
+            ),
+            (
+                "[{ name: a, smallage: { url: 'rediss://db', tls: { server_name: 'db:6379' } } }]",
+                r#"1:74: expected a host for "server_name", found "db:6379"; give the name, or the address, that stands in the certificate, without a port"#,
             ),
             (
                 "[{ name: a, smallage: { url: [redis://:hunter2@db] } }]",
@@ -163,7 +178,7 @@ fn problems_of_sources() {
             ),
             (
                 "[{ name: a, smallage: { url: 'redis://a', tls: {} } }]",
-                r#"1:52: "tls" is given, but the URL asks for none; write rediss:// in the URL"#,
+                r#"1:52: "tls" is given, but the URL asks for none; write rediss instead of redis in the URL"#,
             ),
             (
                 "[{ name: a, smallage: { url: 'rediss://a', tls: { cert: Cargo.toml } } }]",

@@ -49,6 +49,7 @@ fn the_reference_names_every_key_with_its_default() {
     for (name, content) in [
         ("billing-url", "redis://billing"),
         ("mails-password", "x"),
+        ("sentinel-password", "x"),
         ("ca.pem", "x"),
         ("client.pem", "x"),
         ("client-key.pem", "x"),
@@ -63,6 +64,7 @@ fn the_reference_names_every_key_with_its_default() {
     let env = BTreeMap::from(
         [
             ("BILLING_REDIS_PASSWORD", "x"),
+            ("SENTINEL_PASSWORD", "x"),
             ("ONCALL_SECRET", SECRET),
             ("PAGERDUTY_KEY", "R0UTINGKEY"),
             ("SEXTON_TOKEN", "0123456789abcdef"),

@@ -9,7 +9,7 @@ use crate::{config::hook::EVENTS, event::EventType};
 fn a_whole_configuration() {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in [
-        ("redis-url", "rediss://cache.example.com:6380/2\n"),
+        ("redis-url", "rediss+sentinel://a,b/mymaster"),
         ("password", "secret\n"),
         ("ca.pem", "-"),
         ("client.pem", "-"),
@@ -28,7 +28,8 @@ sources:
     smallage:
       url_file: redis-url
       password_file: password
-      tls: { ca: ca.pem, cert: client.pem, key: client.key }
+      tls: { ca: ca.pem, cert: client.pem, key: client.key, server_name: redis.internal }
+      sentinel: { username: asks, password: hunter3 }
   - name: local
     smallage: { url: "unix:///run/redis.sock", password: "${PASSWORD}$$" }
 hooks:
@@ -82,7 +83,11 @@ retention: { max_age: 30d, max_entries: 1000000 }
     assert_eq!((&mails.url, &mails.password), (&file("redis-url"), &Some(file("password"))));
     assert_eq!((mails.namespace.as_str(), &mails.username), ("lrs", &None));
     let pem = |name: &str| Some(folder.path().join(name));
-    assert_eq!(mails.tls, Some(TlsConfig { ca: pem("ca.pem"), cert: pem("client.pem"), key: pem("client.key") }));
+    let (ca, cert, key, server_name) =
+        (pem("ca.pem"), pem("client.pem"), pem("client.key"), Some("redis.internal".to_owned()));
+    assert_eq!(mails.tls, Some(TlsConfig { ca, cert, key, server_name }));
+    let sentinel = mails.sentinel.as_ref().unwrap();
+    assert_eq!((sentinel.username.as_deref(), &sentinel.password), (Some("asks"), &Some(inline("hunter3"))));
     assert_eq!(smallage(&config, 2).password, Some(inline("hun#ter: 2$")));
 
     let oncall = &config.hooks[0];
@@ -197,9 +202,9 @@ fn flags_alone_make_a_configuration_with_all_defaults() {
 
     assert_eq!(
         Config::for_smallage("http://:hunter2@db", "a:b").unwrap_err().to_string(),
-        "command line: the URL of --smallage has the unknown scheme http; write redis://HOST:6379, \
-         rediss://HOST:6379 or unix:///PATH\ncommand line: \"a:b\" is no namespace of smallage; give smallage's own \
-         with --namespace, without { } and :"
+        "command line: the URL of --smallage has the unknown scheme http; write redis://HOST:6379, unix:///PATH, \
+         redis+sentinel://HOST,HOST/MASTER or redis+cluster://HOST,HOST; with TLS rediss instead of redis\n\
+         command line: \"a:b\" is no namespace of smallage; give smallage's own with --namespace, without { } and :"
     );
 }
 

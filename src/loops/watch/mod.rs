@@ -162,7 +162,8 @@ impl Watch {
                 "entries left the DLQ before they could be read; they are not announced"
             );
         }
-        Ok(survey)
+        // Nobody's position in the ledger can be relied on any more.
+        if survey.lost { Err(StoreError::Moved) } else { Ok(survey) }
     }
 
     /// Takes a sample and tells what the rules make of it; true if there is more to read. After an error nothing is kept,

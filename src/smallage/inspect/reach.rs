@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::{
-    config::SmallageConfig,
+    config::{RedisUrl, SmallageConfig, Via},
     ledger::{Aspect, Finding, StoreError},
 };
 
@@ -80,7 +80,7 @@ pub(super) fn user(config: &SmallageConfig) -> String {
     if let Some(user) = &config.username {
         return user.clone();
     }
-    let url = config.url.read().ok().and_then(|url| url::Url::parse(url.reveal()).ok());
+    let url = leads_to(config).and_then(|url| url::Url::parse(&url.first).ok());
     let named = url.and_then(|url| match url.username() {
         "" => url.query_pairs().find(|(name, _)| name == "user").map(|(_, user)| user.into_owned()),
         user => Some(user.to_owned()),
@@ -88,11 +88,15 @@ pub(super) fn user(config: &SmallageConfig) -> String {
     named.filter(|user| !user.is_empty()).unwrap_or_else(|| "default".to_owned())
 }
 
-/// Host and port, where there is one of each.
+fn leads_to(config: &SmallageConfig) -> Option<RedisUrl> {
+    RedisUrl::read(config.url.read().ok()?.reveal()).ok()
+}
+
+/// Host and port, where there is one of each: of several hosts each says for itself why it cannot be reached.
 fn place(config: &SmallageConfig) -> Option<(String, u16)> {
     const USUAL_PORT: u16 = 6379;
-    let url = config.url.read().ok()?;
-    let url = url::Url::parse(url.reveal()).ok()?;
+    let url = leads_to(config).filter(|url| url.via == Via::Itself)?;
+    let url = url::Url::parse(&url.first).ok()?;
     let host = url.host_str().filter(|host| !host.is_empty())?;
     Some((host.trim_matches(['[', ']']).to_owned(), url.port().unwrap_or(USUAL_PORT)))
 }
@@ -120,7 +124,7 @@ mod tests {
 
     fn config(url: &str) -> SmallageConfig {
         let url = SecretSource::Inline(Secret::new(url));
-        SmallageConfig { url, namespace: "lrs".to_owned(), username: None, password: None, tls: None }
+        SmallageConfig { url, namespace: "lrs".to_owned(), username: None, password: None, tls: None, sentinel: None }
     }
 
     #[test]
@@ -131,6 +135,8 @@ mod tests {
             ("redis://sexton:hush@[::1]:1", "sexton", Some(("::1", 1))),
             ("unix:///run/redis.sock?user=sexton&pass=hush", "sexton", None),
             ("unix:///run/redis.sock", "default", None),
+            ("redis+sentinel://sexton:hush@h,i/mymaster", "sexton", None),
+            ("redis+cluster://h,i", "default", None),
         ] {
             let config = config(url);
             let place = place(&config);

@@ -1,9 +1,9 @@
 -- Looks at the DLQ and at how far it has been read, and settles what was taken away unread.
 -- KEYS  1 lease  2 state  3 DLQ  4 flights  5 outbox
--- ARGV  1 token
+-- ARGV  1 token  2 the newest event that the caller has ever read there, or ''
 -- Gives {'OK', seconds, microseconds, length, entries added since the last survey of any leader, id of the first entry
 --       or '', entries not read yet, entries found to have gone unread, retries in flight, the last id of the outbox or
---       ''} or {'FENCED'}
+--       '', 1 if that event is gone without having been trimmed else 0} or {'FENCED'}
 -- One step, because a count of what is unread only holds at the moment the cursor is compared with the DLQ.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {'FENCED'}
@@ -19,8 +19,17 @@ for i = 1, #outbox, 2 do
     told = outbox[i + 1]
   end
 end
+-- The outbox is only ever trimmed from its beginning: what is missing behind that was never written here.
+local lost = 0
+if ARGV[2] ~= '' and #redis.pcall('XRANGE', KEYS[5], ARGV[2], ARGV[2]) == 0 then
+  local first = redis.pcall('XRANGE', KEYS[5], '-', '+', 'COUNT', 1)
+  local before = first[1] and redis.call('XRANGE', KEYS[5], '-', ARGV[2], 'COUNT', 1)
+  local gone = redis.call('EXISTS', KEYS[5]) == 0
+  local ends = first[1] and #redis.call('XRANGE', KEYS[5], ARGV[2], '+', 'COUNT', 1) == 0
+  lost = (gone or ends or before and before[1]) and 1 or 0
+end
 if redis.call('EXISTS', KEYS[3]) == 0 then
-  return {'OK', time[1], time[2], 0, 0, '', 0, 0, flights, told}
+  return {'OK', time[1], time[2], 0, 0, '', 0, 0, flights, told, lost}
 end
 local dlq = {}
 local info = redis.call('XINFO', 'STREAM', KEYS[3])
@@ -41,4 +50,4 @@ if unread and #unread == 0 then
   unseen, lag = lag, 0
   redis.call('HSET', KEYS[2], 'seen', string.format('%.0f', added))
 end
-return {'OK', time[1], time[2], dlq['length'], fresh, first, lag, unseen, flights, told}
+return {'OK', time[1], time[2], dlq['length'], fresh, first, lag, unseen, flights, told, lost}

@@ -3,7 +3,9 @@
 
 pub(crate) mod api;
 pub(crate) mod audit;
+pub(crate) mod certificates;
 pub(crate) mod checked;
+pub(crate) mod cluster;
 pub(crate) mod faketime;
 pub(crate) mod fleet;
 pub(crate) mod graveyard;
@@ -17,6 +19,8 @@ pub(crate) mod process;
 pub(crate) mod prometheus;
 pub(crate) mod receiver;
 pub(crate) mod redis;
+pub(crate) mod rights;
+pub(crate) mod sentinels;
 pub(crate) mod stage;
 pub(crate) mod workers;
 pub(crate) mod yard;

@@ -7,6 +7,10 @@ use std::{
     net::TcpListener,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Duration,
 };
 
@@ -40,10 +44,27 @@ pub(crate) struct Options {
     pub(crate) maxclients: Option<u32>,
     /// Listen on a TCP port of the loopback as well.
     pub(crate) tcp: bool,
+    /// This one, where others must know it beforehand: see [`free_port`].
+    pub(crate) port: Option<u16>,
+    /// That port speaks TLS, and nothing else; the certificates are among `more`.
+    pub(crate) tls: bool,
     /// A wall clock that [`Redis::step_clock`] can step.
     pub(crate) stepped_clock: bool,
     /// Any other arguments of `redis-server`.
     pub(crate) more: Vec<String>,
+}
+
+/// A port of the loopback that nobody listens on. Below those that the system gives out by itself, and another one
+/// each time, so that it is still free a moment later.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
+    loop {
+        let port = 12_000 + next.fetch_add(1, Ordering::Relaxed) % 18_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A running (or stopped, or frozen) Redis.
@@ -66,7 +87,7 @@ impl Redis {
     pub(crate) async fn with(options: Options) -> Redis {
         let folder = tempfile::Builder::new().prefix("sexton-").tempdir().expect("a temporary folder can be made");
         let clock = options.stepped_clock.then(|| FakeClock::in_folder(folder.path()));
-        let mut redis = Redis { folder, options, port: None, clock, server: None };
+        let mut redis = Redis { folder, port: options.port, options, clock, server: None };
         redis.start_again().await;
         redis
     }
@@ -109,7 +130,12 @@ impl Redis {
         let mut command = Command::new(name);
         let options = &self.options;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.arg("--port").arg(self.port.unwrap_or(0).to_string()).args(["--bind", "127.0.0.1"]);
+        let port = self.port.unwrap_or(0).to_string();
+        if options.tls {
+            command.args(["--port", "0", "--tls-port", &port, "--bind", "127.0.0.1"]);
+        } else {
+            command.args(["--port", &port, "--bind", "127.0.0.1"]);
+        }
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.folder.path());
         command.arg("--logfile").arg(self.log()).args(["--daemonize", "no", "--save", options.save.unwrap_or("")]);
         command.args(["--appendonly", if options.appendonly { "yes" } else { "no" }, "--appendfsync", "always"]);

@@ -47,7 +47,8 @@ pub(crate) const HECTIC: Terms =
     Terms { min_age: 1.0, backoff: 1.0, max_backoff: 1.0, max_retries: 3, start: 20, per_second: 10_000 };
 
 impl Terms {
-    fn yaml(self) -> String {
+    /// The rules file.
+    pub(crate) fn yaml(self) -> String {
         let ms = |seconds: f64| format!("{:.0}ms", seconds * 1000.0);
         let Terms { backoff, max_retries, start, per_second, .. } = self;
         format!(

@@ -53,6 +53,8 @@ pub(crate) struct Crew {
     /// What breaks and is mended.
     pub(crate) dependencies: Dependencies,
     namespace: String,
+    /// The stream they write their runs to.
+    runs: String,
     stop: CancellationToken,
     workers: JoinSet<()>,
     tallies: Vec<Arc<Tally>>,
@@ -67,23 +69,34 @@ impl Drop for Crew {
 impl Crew {
     /// Workers of this namespace. One whose Redis fails comes back until it is there again.
     pub(crate) fn start(redis: &Redis, namespace: &str, hiring: &Hiring) -> Crew {
-        let client = Client::open(redis.url()).expect("the URL is good");
+        let url = redis.url();
+        Crew::follow(Arc::new(move || url.clone()), namespace, RUNS, hiring)
+    }
+
+    /// Workers that ask `whereabouts` for the URL of their Redis whenever they have lost it; they write down their runs
+    /// at `runs`.
+    pub(crate) fn follow(
+        whereabouts: Arc<dyn Fn() -> String + Send + Sync>,
+        namespace: &str,
+        runs: &str,
+        hiring: &Hiring,
+    ) -> Crew {
+        let find = move || Client::open(whereabouts()).expect("the URL is good");
         let dependencies = Dependencies::default();
         let stop = CancellationToken::new();
         let (mut workers, mut tallies) = (JoinSet::new(), Vec::new());
         for _ in 0..hiring.workers {
-            let conduct = Conduct { run_log: Some(RUNS.to_owned()), ..hiring.conduct.clone() };
-            let worker =
-                Worker::new(client.clone(), namespace, QUEUE, hiring.policy, dependencies.clone()).with(conduct);
+            let conduct = Conduct { run_log: Some(runs.to_owned()), ..hiring.conduct.clone() };
+            let worker = Worker::new(find(), namespace, QUEUE, hiring.policy, dependencies.clone()).with(conduct);
             tallies.push(worker.tally());
-            let stop = stop.clone();
+            let (stop, find) = (stop.clone(), find.clone());
             workers.spawn(async move {
-                while worker.clone().run(stop.clone()).await.is_err() && !stop.is_cancelled() {
+                while worker.clone().at(find()).run(stop.clone()).await.is_err() && !stop.is_cancelled() {
                     tokio::time::sleep(BACK_AFTER).await;
                 }
             });
         }
-        Crew { dependencies, namespace: namespace.to_owned(), stop, workers, tallies }
+        Crew { dependencies, namespace: namespace.to_owned(), runs: runs.to_owned(), stop, workers, tallies }
     }
 
     /// Puts a job of `task` for each of `numbers` on the queue; returns their ids.
@@ -127,7 +140,7 @@ impl Crew {
 
     /// What has happened and where everything is, all at one moment.
     pub(crate) async fn picture(&self, con: &mut MultiplexedConnection) -> Picture {
-        picture(con, &self.namespace).await
+        picture_by(con, &self.namespace, &self.runs).await
     }
 
     /// Sends them home, and waits until they have finished what they have in hand.
@@ -152,10 +165,14 @@ pub(crate) async fn now(con: &mut MultiplexedConnection) -> i64 {
 
 /// What has happened in a namespace and where everything is, all at one moment.
 pub(crate) async fn picture(con: &mut MultiplexedConnection, namespace: &str) -> Picture {
+    picture_by(con, namespace, RUNS).await
+}
+
+async fn picture_by(con: &mut MultiplexedConnection, namespace: &str, runs: &str) -> Picture {
     type Entries = Vec<(String, Fields)>;
     let mut pipe = Pipeline::new();
     pipe.atomic();
-    for stream in [RUNS.to_owned(), dlq_stream(namespace), queue_stream(namespace, QUEUE)] {
+    for stream in [runs.to_owned(), dlq_stream(namespace), queue_stream(namespace, QUEUE)] {
         pipe.cmd("XRANGE").arg(stream).arg("-").arg("+");
     }
     pipe.cmd("ZRANGE").arg(format!("{{{namespace}}}:sched")).arg(0).arg(-1);

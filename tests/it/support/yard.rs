@@ -29,7 +29,7 @@ pub(crate) const RULE: &str = "flaky";
 
 fn config(redis: &Redis) -> SmallageConfig {
     let url = SecretSource::Inline(Secret::new(redis.url()));
-    SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None }
+    SmallageConfig { url, namespace: NS.to_owned(), username: None, password: None, tls: None, sentinel: None }
 }
 
 /// A ledger on this Redis, as one replica would open it.
