@@ -46,9 +46,9 @@ impl Smallage {
             PlanEnd::Stands(stands) => stands,
             PlanEnd::Stale(counts) => return Ok(PlanEnd::Stale(counts)),
         };
-        let told = commit.deaths.iter().any(|death| death.event.is_some());
         // The first is that of the event before.
         committed.told = places.split(' ').skip(1).last().and_then(|place| place.parse().ok());
+        let told = commit.deaths.iter().any(|death| death.event.is_some());
         self.keep(&places, &committed.jobs, commit.deaths);
         // These come last.
         if step.word == "done" || !committed.exhausted.is_empty() {

@@ -72,7 +72,7 @@ pub(super) async fn connect(
     for ((hook, reached), answered) in config.hooks.iter().zip(&reached).zip(answered) {
         findings.add(hooks::connection(hook, reached.as_ref().err()), io)?;
         if let Some(answered) = answered {
-            findings.add(hooks::answer(hook, answered, PATIENCE), io)?;
+            findings.add(hooks::answer(hook, answered), io)?;
         }
     }
     if let Some(found) = port(&config.http.listen) {

@@ -134,7 +134,7 @@ fn is_https(url: &SecretSource) -> bool {
 }
 
 /// What the receiver says to a test event.
-pub(super) fn answer(hook: &HookConfig, answered: Answered, patience: Duration) -> Finding {
+pub(super) fn answer(hook: &HookConfig, answered: Answered) -> Finding {
     let found = |message: String| Finding::ok(About::Hook, Some(&hook.name), "answer", message);
     let sent = match answered {
         Answered::Sent(sent) => sent,
@@ -146,13 +146,8 @@ pub(super) fn answer(hook: &HookConfig, answered: Answered, patience: Duration) 
             );
         }
         Answered::Silent(waited) => {
-            return found(format!("it does not answer hook.test within its `timeout` of {}", written(waited))).at(
-                Level::Error,
-                format!(
-                    "make it answer before it does its work, or raise `timeout` (looked at here: up to {})",
-                    written(patience)
-                ),
-            );
+            return found(format!("it does not answer hook.test within its `timeout` of {}", written(waited)))
+                .at(Level::Error, "have it answer before it does its work, or raise `timeout`");
         }
     };
     let said = sent.error.clone().unwrap_or_else(|| sent.status.map_or_else(String::new, |status| status.to_string()));
@@ -189,5 +184,84 @@ fn credentials(format: Format) -> &'static str {
         Format::Slack => "make a new incoming webhook, and put its address into `url`",
         Format::PagerDuty => "mend `routing_key`: it is the key of an Events API v2 integration",
         Format::Alertmanager => "mend what `headers` carries, such as Authorization",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{Rate, Secret},
+        event::Include,
+        hook::of_status,
+        rule::Matcher,
+    };
+
+    fn hook(timeout: u64) -> HookConfig {
+        HookConfig {
+            name: "oncall".to_owned(),
+            url: SecretSource::Inline(Secret::new("https://alerts.test/hush")),
+            format: Format::Standard,
+            secrets: Vec::new(),
+            routing_key: None,
+            events: Vec::new(),
+            matcher: Matcher::default(),
+            headers: Vec::new(),
+            rate: Rate::Unlimited,
+            timeout: Duration::from_secs(timeout),
+            give_up_after: Duration::from_secs(3_600),
+            include: Include::default(),
+            redact: Vec::new(),
+            fingerprint: String::new(),
+        }
+    }
+
+    fn sent(status: Option<u16>, error: Option<&str>) -> Answered {
+        let outcome = status.map_or(Outcome::Retry { after: None }, |status| of_status(status, None));
+        Answered::Sent(Sent { outcome, status, error: error.map(str::to_owned), seconds: 0.0354 })
+    }
+
+    #[test]
+    fn every_status_is_fine_or_says_what_to_do() {
+        let ten = Duration::from_secs(10);
+        for (answered, level, said, help) in [
+            (sent(Some(204), None), Level::Ok, "it took hook.test (204) in 35 ms", ""),
+            (sent(Some(418), Some("418 I'm a teapot")), Level::Error, "it refuses hook.test: 418", "not tried again"),
+            (sent(Some(413), Some("413")), Level::Error, "it refuses hook.test: 413", "this size"),
+            (sent(Some(503), Some("503")), Level::Error, "it fails at hook.test: 503", "tried again"),
+            (sent(Some(600), Some("600")), Level::Error, "it fails at hook.test: 600", "tried again"),
+            (sent(None, Some("closed")), Level::Error, "hook.test did not get through: closed", "HTTP server"),
+            (Answered::Silent(ten), Level::Warning, "it has not answered hook.test within 10s", "`timeout` of 30s"),
+            (Answered::Silent(ten * 3), Level::Error, "it does not answer hook.test within its", "raise `timeout`"),
+            (Answered::Unsent("no client".to_owned()), Level::Error, "no client", "mend the hook"),
+        ] {
+            let found = answer(&hook(30), answered.clone());
+            assert_eq!(found.level, level, "{answered:?}");
+            assert!(found.message.starts_with(said), "{answered:?}: {}", found.message);
+            assert!(found.help.as_deref().unwrap_or_default().contains(help), "{answered:?}: {:?}", found.help);
+        }
+        for status in 100..=999 {
+            let found = answer(&hook(30), sent(Some(status), None));
+            assert_eq!(found.level == Level::Ok, (200..300).contains(&status), "{status}");
+        }
+    }
+
+    #[test]
+    fn whatever_keeps_us_from_a_receiver_says_what_to_do_and_no_secret() {
+        assert_eq!(connection(&hook(1), None).message, "it can be reached, and its certificate is good");
+        for unreached in [
+            Unreached::Url("the hook's url is none".to_owned()),
+            Unreached::Name("alerts.test".to_owned()),
+            Unreached::Refused,
+            Unreached::NoWay,
+            Unreached::Silent,
+            Unreached::HangsUp,
+            Unreached::Tls(Flaw::Expired),
+            Unreached::Other("odd".to_owned()),
+        ] {
+            let found = connection(&hook(1), Some(&unreached));
+            assert!(found.level == Level::Error && found.help.is_some(), "{unreached:?}");
+            assert!(!format!("{found:?}").contains("hush"), "{found:?}");
+        }
     }
 }

@@ -55,11 +55,11 @@ pub(super) struct CheckArgs {
     pub(super) source: SourceArgs,
 
     /// Try everything from here: stores, rights on them, receivers. Each receiver gets a test event
-    #[arg(long)]
+    #[arg(long, help_heading = "Before the rollout")]
     pub(super) connect: bool,
 
     /// Only connect to receivers, and send them nothing
-    #[arg(long, requires = "connect")]
+    #[arg(long, requires = "connect", help_heading = "Before the rollout")]
     no_send: bool,
 
     /// How to show it

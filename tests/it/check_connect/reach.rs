@@ -1,6 +1,6 @@
 //! Stores that cannot be reached, or let nobody in.
 
-use std::time::Duration;
+use std::{os::unix::process::ExitStatusExt as _, time::Duration};
 
 use sexton::clock::monotonic;
 use tokio::{
@@ -10,6 +10,7 @@ use tokio::{
 
 use crate::support::{
     checked::{check, config},
+    process::{self, Process},
     redis::{Options, Redis},
 };
 
@@ -56,6 +57,11 @@ async fn what_keeps_us_out_is_told_with_what_to_do() {
 async fn a_server_that_hangs_is_not_waited_for_for_ever() {
     let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
     redis.freeze();
+    let mut command = process::command();
+    let mut interrupted = Process::start(command.args(["check", "--connect", "--smallage", &redis.url()]));
+    interrupted.says("no alerts").await;
+    interrupted.interrupt();
+    assert_eq!(interrupted.end().await.signal(), Some(2));
     let began = monotonic();
     let checked = check(&config(&redis.url(), "")).await;
     assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
