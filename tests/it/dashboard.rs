@@ -286,6 +286,9 @@ impl Run {
         let () = con.xdel(format!("{{{NS}}}:dlq"), &unread).await.unwrap();
         leading.thaw();
         self.sees("sexton_unseen_entries_total").await;
+        // The store loses what it had confirmed.
+        let () = con.del("{mails}:sexton:outbox:deaths").await.unwrap();
+        self.sees("sexton_store_losses_total").await;
 
         self.crew.dependencies.mend("smtp");
         for seen in [

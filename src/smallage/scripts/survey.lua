@@ -19,9 +19,10 @@ for i = 1, #outbox, 2 do
     told = outbox[i + 1]
   end
 end
--- The outbox is only ever trimmed from its beginning: what is missing behind that was never written here.
+-- The outbox is only ever trimmed from its beginning: what is missing behind that was never written here. While nothing
+-- comes, that event is the last one, and nothing has to be read.
 local lost = 0
-if ARGV[2] ~= '' and #redis.pcall('XRANGE', KEYS[5], ARGV[2], ARGV[2]) == 0 then
+if ARGV[2] ~= '' and ARGV[2] ~= told and #redis.pcall('XRANGE', KEYS[5], ARGV[2], ARGV[2]) == 0 then
   local first = redis.pcall('XRANGE', KEYS[5], '-', '+', 'COUNT', 1)
   local before = first[1] and redis.call('XRANGE', KEYS[5], '-', ARGV[2], 'COUNT', 1)
   local gone = redis.call('EXISTS', KEYS[5]) == 0

@@ -23,6 +23,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     ("everything", RELEASE, &["@everything"]),
     ("nothing", RELEASE, &["@nothing"]),
     ("sidecar", RELEASE, &["@sidecar"]),
+    ("topologies", RELEASE, &["@topologies"]),
     ("five-replicas", RELEASE, &["--set", "replicas=5"]),
     ("one-replica", RELEASE, &["--set", "replicas=1"]),
     ("none-running", RELEASE, &["--set", "replicas=0"]),

@@ -176,6 +176,7 @@ fn sexton_takes_every_configuration_and_every_rule_that_the_chart_writes() {
         let says: &[&str] = match name.as_str() {
             "defaults" => &["source default: smallage namespace lrs at redis://redis:6379", "no hooks", "alert burst"],
             "everything" => &["hook oncall: ", "signed with 2 secrets", "rule dependency-flaky", "alert one-too-many"],
+            "topologies" => &["source orders: smallage namespace lrs at redis+sentinel://", "source letters: "],
             "nothing" => &["no rules: nothing is retried", "no alerts"],
             "workers" => &["source orders: ", "hook oncall: ", "rule never-charge-twice: leaves", "alert rising-fast"],
             _ => &["source "],
