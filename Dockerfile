@@ -3,8 +3,9 @@
 #
 #   docker build --build-arg REVISION="$(git rev-parse HEAD)" --tag sexton .
 
-# Debian's, because its C library can be linked statically; any newer toolchain does as well.
-ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
+# Debian's, because its C library can be linked statically; any newer toolchain does as well. podman and buildah look for
+# a short name where registries.conf says, or take the whole one: --build-arg RUST_IMAGE=…
+ARG RUST_IMAGE=rust:1.95-slim-bookworm
 
 FROM ${RUST_IMAGE} AS build
 WORKDIR /src

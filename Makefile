@@ -39,7 +39,8 @@ sbom: ## write its bill of materials: target/static/sexton.cdx.json
 image: ## build the container image with what is there: docker, podman or buildah
 	@for engine in docker podman buildah; do \
 	    if $$engine info >/dev/null 2>&1; then \
-	        set -x; exec $$engine build --build-arg REVISION=$(REVISION) --tag $(IMAGE) .; \
+	        set -x; exec $$engine build --build-arg REVISION=$(REVISION) \
+	            $(if $(RUST_IMAGE),--build-arg RUST_IMAGE=$(RUST_IMAGE)) --tag $(IMAGE) .; \
 	    fi; \
 	done; \
 	echo "none of docker, podman and buildah works here; \`make static\` builds the binary alone" >&2; exit 1
