@@ -147,6 +147,8 @@ pub struct AttachOptions {
     pub announce_existing: bool,
     /// This process has led this source before: an empty ledger means it was lost, not that this is the first visit.
     pub seen_before: bool,
+    /// This process knows already that the store has lost data since it led: that is not told again.
+    pub loss_known: bool,
 }
 
 /// One read of the DLQ, in order.
@@ -369,8 +371,8 @@ pub trait Ledger: Send + Sync {
     /// Looks at the DLQ and the ledger at one moment, and settles what was missed.
     async fn survey(&self, lease: &Lease) -> Result<Survey>;
 
-    /// Whether the store has lost an event that this process has read there; for who does not lead, and so does not
-    /// survey. Told once.
+    /// Whether the store has lost an event that this process has written or surveyed there; for who does not lead, and so
+    /// does not survey. Told once.
     async fn has_lost(&self) -> Result<bool> {
         Ok(false)
     }

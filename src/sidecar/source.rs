@@ -178,6 +178,8 @@ impl Watch {
     /// Whoever leads next may never have seen what a failover has taken with the lease; who led before has.
     async fn ask_for_loss(&mut self) {
         match self.ledger.has_lost().await {
+            // What ended an earlier term of ours, which has not been attached to since.
+            Ok(true) if self.loss_counted => self.ask_for_loss = false,
             Ok(true) => {
                 tracing::warn!(
                     source = self.ledger.name(),
@@ -324,7 +326,11 @@ impl Watch {
     /// Attaches, for as long as it takes; else why the term ended before.
     async fn attach(&mut self, lease: &Lease) -> Result<Attached, Ended> {
         let source = self.ledger.name().to_owned();
-        let options = AttachOptions { announce_existing: self.config.announce_existing, seen_before: self.has_led };
+        let options = AttachOptions {
+            announce_existing: self.config.announce_existing,
+            seen_before: self.has_led,
+            loss_known: self.loss_counted,
+        };
         let trouble = self.trouble.at("attach");
         let attached = loop {
             match self.begin(lease, options).await {
@@ -343,6 +349,8 @@ impl Watch {
             self.metrics.store_lost(&source);
         }
         self.loss_counted = false;
+        // Who leads looks for that itself.
+        self.ask_for_loss = false;
         match attached.loss {
             Some(Loss::Ledger) => tracing::warn!(
                 source,

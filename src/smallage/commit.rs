@@ -48,6 +48,7 @@ impl Smallage {
         };
         // The first is that of the event before.
         committed.told = places.split(' ').skip(1).last().and_then(|place| place.parse().ok());
+        self.has_seen_event(committed.told);
         let told = commit.deaths.iter().any(|death| death.event.is_some());
         self.keep(&places, &committed.jobs, commit.deaths);
         // These come last.

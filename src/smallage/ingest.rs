@@ -51,6 +51,10 @@ impl Smallage {
             "cursor" => Some(Loss::CursorAhead),
             _ => None,
         };
+        if loss.is_some() || options.loss_known {
+            // It would tell of the same loss once more.
+            self.forget_newest_event();
+        }
         Ok(Attached { cursor, existing, loss, dlq_exists })
     }
 
@@ -128,7 +132,7 @@ impl Smallage {
         let mut reply = Reply::of_script(answer)?;
         self.clock.set(reply.time()?);
         let (entries, added, first) = (reply.number()?, reply.number()?, reply.text()?);
-        Ok(Survey {
+        let survey = Survey {
             entries,
             oldest: id_time(&first),
             added,
@@ -136,14 +140,14 @@ impl Smallage {
             unseen: reply.number()?,
             in_flight: reply.number()?,
             told: reply.text()?.parse().ok(),
-            lost: {
-                let lost = reply.number()? > 0;
-                if lost {
-                    self.forget_newest_event();
-                }
-                lost
-            },
-        })
+            lost: reply.number()? > 0,
+        };
+        if survey.lost {
+            self.forget_newest_event();
+        } else {
+            self.has_seen_event(survey.told);
+        }
+        Ok(survey)
     }
 }
 

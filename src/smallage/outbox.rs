@@ -1,6 +1,6 @@
 //! The outbox lanes of a smallage source, and what the delivery lanes have saved.
 
-use redis::{Value, cmd};
+use redis::cmd;
 
 use super::{
     Smallage,
@@ -29,9 +29,6 @@ impl Smallage {
         let mut page = OutboxPage::default();
         for entry in entries {
             page.last = entry.0.parse().ok().or(page.last);
-            if lane == Lane::Deaths {
-                self.has_read_event(page.last);
-            }
             match posted(&uid, lane, entry) {
                 Some(posted) => page.events.push(posted),
                 None => page.unreadable += 1,
@@ -40,27 +37,15 @@ impl Smallage {
         Ok(page)
     }
 
-    /// Whether the newest event that was ever read here is gone without having been trimmed.
+    /// Whether the newest event that was seen here in a term is gone without having been trimmed.
     pub(super) async fn has_lost_events(&self) -> Result<bool> {
         let newest = self.newest_event();
         if newest.is_empty() {
             return Ok(false);
         }
         let outbox = self.keys.outbox(Lane::Deaths);
-        let range = |from: &str, until: &str| {
-            let mut command = cmd("XRANGE");
-            command.arg(&outbox).arg(from).arg(until).arg("COUNT").arg(1);
-            command
-        };
-        // In this order: what is trimmed between the two looks still was there for the first one.
-        let (itself, before) = (range(&newest, &newest), range("-", &newest));
-        let there = |answer| reply::entries(answer).map(|entries| !entries.is_empty());
-        if there(self.commands.run(&itself).await?)? {
-            return Ok(false);
-        }
-        let earlier = there(self.commands.run(&before).await?)?;
-        let later = there(self.commands.run(&range(&newest, "+")).await?)?;
-        let lost = earlier || !later && self.commands.run(cmd("EXISTS").arg(&outbox)).await? == Value::Int(0);
+        let answer = self.commands.run_reading_script(&self.scripts.lost, &[&outbox], &[Arg::Text(&newest)]).await?;
+        let lost = Reply::of_script(answer)?.number()? > 0;
         if lost {
             self.forget_newest_event();
         }
@@ -76,7 +61,6 @@ impl Smallage {
             page.events.push(Posted { id: kept.id, event: event(uid, Lane::Deaths, kept.id, kept.at, data) });
             page.last = Some(kept.id);
         }
-        self.has_read_event(page.last);
         Some(page)
     }
 

@@ -46,8 +46,9 @@ pub struct Smallage {
     pub(super) clock: StoreClock,
     /// The ledger's own id, part of every `webhook-id`; empty until first asked for.
     uid: RwLock<String>,
-    /// The newest event on the deaths lane that was read by this process: as long as the store loses nothing, it is there
-    /// until it is trimmed.
+    /// The newest event on the deaths lane that this process has written or surveyed: as long as the store loses nothing, it
+    /// is there until it is trimmed. What is merely read does not count: whoever is fenced already, and has not heard of it
+    /// yet, reads what another wrote after the loss.
     newest: Mutex<Option<OutboxId>>,
     /// In the order of [`Lane::ALL`].
     changes: [watch::Sender<u64>; 2],
@@ -64,6 +65,7 @@ pub(super) struct Scripts {
     pub(super) commit: Script,
     pub(super) check: Script,
     pub(super) survey: Script,
+    pub(super) lost: Script,
     pub(super) mark_shown: Script,
     pub(super) trim: Script,
     pub(super) save_lane: Script,
@@ -119,7 +121,8 @@ impl Smallage {
                 attach: script!("attach.lua"),
                 commit: script!("parts/entries.lua", "parts/places.lua", "commit.lua"),
                 check: script!("check.lua"),
-                survey: script!("survey.lua"),
+                survey: script!("parts/entries.lua", "parts/lost.lua", "survey.lua"),
+                lost: script!("parts/entries.lua", "parts/lost.lua", "lost.lua"),
                 mark_shown: script!("mark_shown.lua"),
                 trim: script!("outbox_trim.lua"),
                 save_lane: script!("lane_save.lua"),
@@ -162,13 +165,13 @@ impl Smallage {
         *self.uid.write().unwrap_or_else(PoisonError::into_inner) = uid;
     }
 
-    /// As the outbox has it; empty where none was read yet.
+    /// As the outbox has it; empty where none was seen yet.
     pub(super) fn newest_event(&self) -> String {
         let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest.map(|id| id.to_string()).unwrap_or_default()
     }
 
-    pub(super) fn has_read_event(&self, id: Option<OutboxId>) {
+    pub(super) fn has_seen_event(&self, id: Option<OutboxId>) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         *newest = (*newest).max(id);
     }

@@ -121,7 +121,7 @@ async fn ingest(
     let stop = CancellationToken::new();
 
     let began = monotonic();
-    let options = AttachOptions { announce_existing, seen_before: false };
+    let options = AttachOptions { announce_existing, ..AttachOptions::default() };
     let attached = ledger.attach(&lease, options).await.expect("the lease is ours");
     let outbox = OutboxConfig { cap: 50_000, keep: Duration::from_secs(86_400) };
     let in_force = watch::Sender::new(Arc::clone(rules));

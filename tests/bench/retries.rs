@@ -143,7 +143,7 @@ async fn index(ledger: &dyn RetryLedger) -> (Lease, u64, Place) {
     else {
         panic!("nobody else wants the lease")
     };
-    let options = AttachOptions { announce_existing: true, seen_before: false };
+    let options = AttachOptions { announce_existing: true, ..AttachOptions::default() };
     let mut cursor = ledger.attach(&lease, options).await.expect("the lease is ours").cursor;
     let generation = ledger.adopt_rules(&lease, &cursor, "f1").await.expect("the lease is ours");
     let mut place = None;

@@ -38,9 +38,14 @@ fn config(redis: &Redis) -> String {
 
 /// A Redis and a Sexton that leads there, with ten deaths announced.
 async fn at_work(options: Options) -> (Redis, MultiplexedConnection, Sexton, Http) {
+    at_work_as(options, "200ms").await
+}
+
+/// The same, and it samples this often.
+async fn at_work_as(options: Options, sample_every: &str) -> (Redis, MultiplexedConnection, Sexton, Http) {
     let redis = Redis::with(Options { tcp: true, ..options }).await;
     let mut con = redis.connect().await;
-    let sexton = Sexton::run(&config(&redis));
+    let sexton = Sexton::run(&config(&redis).replace("200ms", sample_every));
     let http = sexton.http().await;
     // Only a leader that has attached looks at the DLQ; what is there before that counts as existing.
     http.metric_is("sexton_dlq_entries", &[], 0.0).await;
@@ -279,6 +284,57 @@ async fn redis_is_rolled_back_while_the_lease_lives_on() {
     // Nothing dies any more: it has to be noticed all the same.
     all_announced(&mut con, 20).await;
     sexton.process.says("the ledger is not where this leader left it").await;
+}
+
+#[tokio::test]
+async fn what_a_commit_has_noticed_is_not_taken_for_another_loss() {
+    // Nobody looks at the outbox but who commits, and a new leader.
+    let (_redis, mut con, sexton, http) = at_work_as(Options::default(), "5m").await;
+    let state = format!("{{{NS}}}:sexton:state");
+    let outbox = format!("{{{NS}}}:sexton:outbox:deaths");
+    let state_before: Vec<u8> = redis::cmd("DUMP").arg(&state).query_async(&mut con).await.unwrap();
+    let outbox_before: Vec<u8> = redis::cmd("DUMP").arg(&outbox).query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 10..20).await;
+    all_announced(&mut con, 20).await;
+    let mut rollback = redis::pipe();
+    for (key, dump) in [(&state, &state_before), (&outbox, &outbox_before)] {
+        rollback.cmd("RESTORE").arg(key).arg(0).arg(dump).arg("REPLACE").ignore();
+    }
+    let () = rollback.atomic().query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 20..30).await;
+    sexton.process.says("the ledger is not where this leader left it").await;
+    // The new term has looked at everything once: it would end here if it took what it sees for a loss of its own.
+    http.metric_is("sexton_dlq_entries", &[], 30.0).await;
+    bury_many(&mut con, NS, 30..40).await;
+    all_announced(&mut con, 40).await;
+    http.metric_is("sexton_store_losses_total", &[], 1.0).await;
+    assert_eq!(times_said(&sexton, "attaching anew"), 1);
+    assert_eq!(con.hget::<_, _, u64>(&state, "epoch").await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn redis_loses_the_lease_with_all_that_was_written_since() {
+    // The next sample is far away: only who has committed knows.
+    let (_redis, mut con, sexton, http) = at_work_as(Options::default(), "5m").await;
+    let key = |name: &str| format!("{{{NS}}}:sexton:{name}");
+    // Nothing has died for long: the lane is empty.
+    let outbox = key("outbox:deaths");
+    let () = redis::cmd("XTRIM").arg(&outbox).arg("MAXLEN").arg(0).query_async(&mut con).await.unwrap();
+    let before: Vec<u8> = redis::cmd("DUMP").arg(&outbox).query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 10..11).await;
+    eventually("the death is announced", SOON, || {
+        let (mut con, outbox) = (con.clone(), outbox.clone());
+        async move { (con.xlen::<_, u64>(&outbox).await.unwrap() == 1).then_some(()) }
+    })
+    .await;
+    // As after a failover to a replica that was far behind, where another has taken the lease.
+    let mut rollback = redis::pipe();
+    rollback.cmd("SET").arg(key("lease")).arg("9:another").arg("PX").arg(60_000).ignore();
+    rollback.cmd("RESTORE").arg(&outbox).arg(0).arg(&before).arg("REPLACE").ignore();
+    let () = rollback.atomic().query_async(&mut con).await.unwrap();
+    sexton.process.says("the lease is lost").await;
+    sexton.process.says("events that were written there are gone").await;
+    http.metric_is("sexton_store_losses_total", &[], 1.0).await;
 }
 
 #[tokio::test]

@@ -155,7 +155,8 @@ async fn a_commit_says_where_its_last_death_is_told_and_how_far_deaths_were_show
     let ledger = ledger(&redis);
     let mut con = redis.connect().await;
     let me = lease(&*ledger).await;
-    let attached = ledger.attach(&me, AttachOptions { announce_existing: true, seen_before: false }).await.unwrap();
+    let attached =
+        ledger.attach(&me, AttachOptions { announce_existing: true, ..AttachOptions::default() }).await.unwrap();
     assert_eq!(ledger.shown_until().await, Ok(None));
     let mut after = attached.cursor;
     for n in 0..3 {
@@ -192,7 +193,8 @@ async fn every_write_of_a_leader_without_the_lease_is_refused_and_changes_nothin
     let mut con = redis.connect().await;
     bury_many(&mut con, NS, 0..3).await;
     let old = lease(&*ledger).await;
-    let attached = ledger.attach(&old, AttachOptions { announce_existing: true, seen_before: false }).await.unwrap();
+    let attached =
+        ledger.attach(&old, AttachOptions { announce_existing: true, ..AttachOptions::default() }).await.unwrap();
     ledger.release(&old).await.unwrap();
     ledger.try_lease("successor", TTL, 0).await.unwrap();
     let before = picture(&mut con).await;
@@ -345,7 +347,8 @@ async fn a_store_that_lost_data_is_recognised() {
     let mut con = redis.connect().await;
     let leader = lease(&*ledger).await;
     bury_many(&mut con, NS, 0..3).await;
-    let attached = ledger.attach(&leader, AttachOptions { announce_existing: true, seen_before: false }).await.unwrap();
+    let attached =
+        ledger.attach(&leader, AttachOptions { announce_existing: true, ..AttachOptions::default() }).await.unwrap();
     assert_eq!((attached.loss, &attached.existing), (None, &None));
     let (cursor, _) = read_and_commit(&*ledger, &leader, &attached.cursor).await;
 
@@ -368,7 +371,7 @@ async fn a_store_that_lost_data_is_recognised() {
     let () = redis::cmd("FLUSHALL").query_async(&mut con).await.unwrap();
     bury_many(&mut con, NS, 3..5).await;
     let leader = lease(&*ledger).await;
-    let lost = ledger.attach(&leader, AttachOptions { announce_existing: false, seen_before: true }).await.unwrap();
+    let lost = ledger.attach(&leader, AttachOptions { seen_before: true, ..AttachOptions::default() }).await.unwrap();
     assert_eq!((lost.loss, lost.existing), (Some(Loss::Ledger), None));
     let (_, jobs) = read_and_commit(&*ledger, &leader, &lost.cursor).await;
     assert_eq!(jobs.len(), 2);
@@ -414,7 +417,7 @@ async fn what_was_there_before_the_first_visit_does_not_count_as_added() {
         let ledger = ledger(&redis);
         let lease = lease(&*ledger).await;
         bury_many(&mut redis.connect().await, NS, 0..4).await;
-        ledger.attach(&lease, AttachOptions { announce_existing, seen_before: false }).await.unwrap();
+        ledger.attach(&lease, AttachOptions { announce_existing, ..AttachOptions::default() }).await.unwrap();
         assert_eq!(ledger.survey(&lease).await.unwrap().added, added);
     }
 }
@@ -495,7 +498,7 @@ async fn what_this_process_has_just_told_is_read_without_redis_and_reads_the_sam
     let mut con = redis.connect().await;
     let (writer, other) = (ledger(&redis), ledger(&redis));
     let lease = lease(&*writer).await;
-    let options = AttachOptions { announce_existing: true, seen_before: false };
+    let options = AttachOptions { announce_existing: true, ..AttachOptions::default() };
     let attached = writer.attach(&lease, options).await.unwrap();
     bury_many(&mut con, NS, 0..4).await;
     // One that dies twice in one batch, and once more later.
@@ -535,4 +538,35 @@ async fn what_this_process_has_just_told_is_read_without_redis_and_reads_the_sam
             assert_eq!(here.await.unwrap(), there.await.unwrap(), "{max} after {after}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_leader_of_before_still_reads_does_not_hide_what_was_lost() {
+    let redis = Redis::start().await;
+    let old = ledger(&redis);
+    let mut con = redis.connect().await;
+    let outbox = format!("{{{NS}}}:sexton:outbox:deaths");
+    let term = lease(&*old).await;
+    let options = AttachOptions { announce_existing: true, ..AttachOptions::default() };
+    let attached = old.attach(&term, options).await.unwrap();
+    bury_many(&mut con, NS, 0..2).await;
+    let (cursor, _) = read_and_commit(&*old, &term, &attached.cursor).await;
+    let before: Vec<u8> = redis::cmd("DUMP").arg(&outbox).query_async(&mut con).await.unwrap();
+    bury_many(&mut con, NS, 2..4).await;
+    read_and_commit(&*old, &term, &cursor).await;
+    assert_eq!(old.has_lost().await, Ok(false));
+
+    // A failover, and the next leader has written already.
+    let () = con.set(format!("{{{NS}}}:sexton:lease"), "9:another").await.unwrap();
+    let restore = redis::cmd("RESTORE").arg(&outbox).arg(0).arg(&before).arg("REPLACE").query_async(&mut con).await;
+    let () = restore.unwrap();
+    let death = JobDead { source: "orders".to_owned(), ..JobDead::default() };
+    let written = OutboxId { ms: 9_000_000_000_000, seq: 0 };
+    let mut write = redis::cmd("XADD");
+    write.arg(&outbox).arg(written.to_string()).arg("type").arg("job.dead").arg("data").arg(death.to_json());
+    let _: String = write.query_async(&mut con).await.unwrap();
+    let read = old.outbox(Lane::Deaths, OutboxId { ms: written.ms - 1, seq: 0 }, 9).await.unwrap();
+    assert_eq!(read.last, Some(written));
+    assert_eq!(old.has_lost().await, Ok(true));
+    assert_eq!(old.has_lost().await, Ok(false), "it is told once");
 }

@@ -1,6 +1,6 @@
 -- Looks at the DLQ and at how far it has been read, and settles what was taken away unread.
 -- KEYS  1 lease  2 state  3 DLQ  4 flights  5 outbox
--- ARGV  1 token  2 the newest event that the caller has ever read there, or ''
+-- ARGV  1 token  2 the newest event that the caller knows to have been there, or ''
 -- Gives {'OK', seconds, microseconds, length, entries added since the last survey of any leader, id of the first entry
 --       or '', entries not read yet, entries found to have gone unread, retries in flight, the last id of the outbox or
 --       '', 1 if that event is gone without having been trimmed else 0} or {'FENCED'}
@@ -12,23 +12,8 @@ local time = redis.call('TIME')
 -- A key of another type holds no flights.
 local flights = redis.pcall('HLEN', KEYS[4])
 flights = type(flights) == 'number' and flights or 0
--- Nor does one hold events; where there is none, this is an error, too.
-local told, outbox = '', redis.pcall('XINFO', 'STREAM', KEYS[5])
-for i = 1, #outbox, 2 do
-  if outbox[i] == 'last-generated-id' then
-    told = outbox[i + 1]
-  end
-end
--- The outbox is only ever trimmed from its beginning: what is missing behind that was never written here. While nothing
--- comes, that event is the last one, and nothing has to be read.
-local lost = 0
-if ARGV[2] ~= '' and ARGV[2] ~= told and #redis.pcall('XRANGE', KEYS[5], ARGV[2], ARGV[2]) == 0 then
-  local first = redis.pcall('XRANGE', KEYS[5], '-', '+', 'COUNT', 1)
-  local before = first[1] and redis.call('XRANGE', KEYS[5], '-', ARGV[2], 'COUNT', 1)
-  local gone = redis.call('EXISTS', KEYS[5]) == 0
-  local ends = first[1] and #redis.call('XRANGE', KEYS[5], ARGV[2], '+', 'COUNT', 1) == 0
-  lost = (gone or ends or before and before[1]) and 1 or 0
-end
+local told = last_told(KEYS[5])
+local lost = has_lost(KEYS[5], ARGV[2], told) and 1 or 0
 if redis.call('EXISTS', KEYS[3]) == 0 then
   return {'OK', time[1], time[2], 0, 0, '', 0, 0, flights, told, lost}
 end

@@ -76,7 +76,7 @@ impl Yard {
         else {
             panic!("nobody else wants the lease")
         };
-        let options = AttachOptions { announce_existing: true, seen_before: false };
+        let options = AttachOptions { announce_existing: true, ..AttachOptions::default() };
         let cursor = ledger.attach(&lease, options).await.expect("the lease is ours").cursor;
         let generation = ledger.adopt_rules(&lease, &cursor, "rules").await.expect("the lease is ours");
         let () = con.xgroup_create_mkstream(QUEUE, "workers", "0").await.expect("the queue can be made");
