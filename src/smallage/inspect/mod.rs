@@ -47,6 +47,9 @@ impl Smallage {
         match &info {
             Some(info) => {
                 server::judge(info, round_trip).into_iter().for_each(&mut *tell);
+                if info.is_sentinel() {
+                    return Ok(());
+                }
                 let snapshots = if info.has_aof() { Snapshots::Unknown } else { self.snapshots().await? };
                 server::judge_storage(info, snapshots).into_iter().for_each(&mut *tell);
             }
@@ -127,10 +130,13 @@ impl Smallage {
     }
 
     /// Whether workers of the framework have elected a leader of theirs lately, if we may ask.
-    async fn framework_leads(&self) -> Result<bool> {
+    async fn framework_leads(&self) -> Result<Option<bool>> {
         let mut command = cmd("EXISTS");
         command.arg(self.keys.framework_leader());
-        Ok(matches!(self.one(command).await?, Value::Int(1)))
+        Ok(match self.one(command).await? {
+            Value::Int(there) => Some(there > 0),
+            _ => None,
+        })
     }
 
     /// One command's answer, which may be an error of the server's.

@@ -28,14 +28,16 @@ pub(super) enum Snapshots {
 
 /// What it is.
 pub(super) fn judge(info: &Info, round_trip: Option<Duration>) -> Vec<Finding> {
-    let mut found = vec![version(info)];
     if info.is_sentinel() {
-        found.push(Finding::unusable(
+        // It is not what is meant, so nothing else of it matters.
+        return vec![Finding::unusable(
             Aspect::Version,
             "this is a Sentinel, which knows where Redis is and holds no data",
-            "name the Redis that it watches in `url`, or the Sentinels in the form for them",
-        ));
-    } else if info.is_replica() {
+            "write redis+sentinel://HOST:26379,HOST:26379/MASTER in `url`, or name the Redis that it watches",
+        )];
+    }
+    let mut found = vec![version(info)];
+    if info.is_replica() {
         let primary = info.primary().map(|primary| format!(", {primary}")).unwrap_or_default();
         found.push(Finding::unusable(
             Aspect::Version,
@@ -172,9 +174,10 @@ fn persistence(info: &Info, snapshots: Snapshots) -> Finding {
             Aspect::Persistence,
             "snapshots are taken: a restart forgets what came after the last one (with appendonly yes hardly anything)",
         ),
-        Snapshots::Unknown => Finding::ok(
+        Snapshots::Unknown => Finding::warning(
             Aspect::Persistence,
             "there is no append-only file; whether snapshots are taken cannot be seen from here",
+            format!("see what CONFIG GET save says there (nothing: none are taken), or {help}"),
         ),
         Snapshots::Never => Finding::warning(
             Aspect::Persistence,
@@ -242,7 +245,7 @@ mod tests {
             ("redis_version:7.2.4\nvalkey_version:8.0.1\nrole:master\ncluster_enabled:1", vec![Level::Ok], false),
             ("redis_version:6.2.14\nrole:master", vec![Level::Error], true),
             ("redis_version:7.4.1\nrole:slave\nmaster_host:h\nmaster_port:1", vec![Level::Ok, Level::Error], true),
-            ("redis_version:7.4.1\nredis_mode:sentinel", vec![Level::Ok, Level::Error], true),
+            ("redis_version:7.4.1\nredis_mode:sentinel", vec![Level::Error], true),
             ("redis_version:7.4.1\nrole:master\nloading:1", vec![Level::Ok, Level::Error], true),
             ("role:master", vec![Level::Warning], false),
         ] {
@@ -297,7 +300,7 @@ mod tests {
         for (text, snapshots, level) in [
             ("aof_enabled:1", Snapshots::Unknown, Level::Ok),
             ("aof_enabled:0", Snapshots::Taken, Level::Ok),
-            ("aof_enabled:0", Snapshots::Unknown, Level::Ok),
+            ("aof_enabled:0", Snapshots::Unknown, Level::Warning),
             ("aof_enabled:0", Snapshots::Never, Level::Warning),
             ("rdb_last_bgsave_time_sec:0", Snapshots::Unknown, Level::Ok),
             (
@@ -308,12 +311,12 @@ mod tests {
             (
                 "rdb_last_bgsave_time_sec:-1\nrdb_changes_since_last_save:1\nuptime_in_seconds:7199",
                 Snapshots::Unknown,
-                Level::Ok,
+                Level::Warning,
             ),
             (
                 "rdb_last_bgsave_time_sec:-1\nrdb_changes_since_last_save:0\nuptime_in_seconds:7200",
                 Snapshots::Unknown,
-                Level::Ok,
+                Level::Warning,
             ),
         ] {
             assert_eq!(persistence(&Info::of(text), snapshots).level, level, "{text} {snapshots:?}");
