@@ -14,7 +14,7 @@ use sexton::{
     letter::Millis,
     metrics,
     retry::State,
-    smallage::{Keys, least_rights, record::decode},
+    smallage::{Keys, least_rights, record::decode, rights_beyond, rights_on_sentinels},
 };
 
 use crate::support::graveyard::recorded;
@@ -81,6 +81,8 @@ fn parts() -> Vec<(&'static str, String)> {
         ("configuration", format!("```yaml\n{}```", config::REFERENCE)),
         ("rules", format!("```yaml\n{}```", config::RULES_REFERENCE)),
         ("rights", format!("```\n{}\n```", least_rights(&Keys::new("lrs").unwrap()))),
+        ("rights beyond", format!("```\n{}\n```", rights_beyond().join("\n"))),
+        ("rights on Sentinels", format!("```\n{}\n```", rights_on_sentinels())),
         ("metrics", metrics_table()),
         ("outcomes", outcomes_table()),
         ("job.dead", example(EventData::JobDead(Box::new(sample(0))), died(&sample(0)))),

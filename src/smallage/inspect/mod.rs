@@ -26,13 +26,13 @@ const TIMES: usize = 3;
 impl Inspect for Smallage {
     async fn inspect(&self, tell: &mut (dyn FnMut(Finding) + Send)) {
         if let Err(error) = self.commands.knock().await {
-            tell(reach::unreachable(&self.config, &error).await);
+            tell(reach::unreachable(&self.config, &self.keys, &error).await);
             return;
         }
         // What follows may still find the connection gone; then that is told, and what was found before stays.
         match self.look_into(tell).await {
             Ok(()) => {}
-            Err(error @ StoreError::Denied(_)) => tell(reach::unreachable(&self.config, &error).await),
+            Err(error @ StoreError::Denied(_)) => tell(reach::unreachable(&self.config, &self.keys, &error).await),
             Err(error) => tell(reach::lost(&error)),
         }
     }
@@ -55,13 +55,19 @@ impl Smallage {
             }
             None => tell(server::unseen(&user, round_trip)),
         }
-        let tries = rights::tries(&self.keys);
+        let url = reach::leads_to(&self.config);
+        let tries = rights::tries(&self.keys, url.as_ref());
         let mut commands = pipe();
         for tried in &tries {
             commands.add_command(tried.command.clone());
         }
         let answers = self.commands.answers_of(&commands).await?;
         rights::judge(&self.keys, &user, &tries, &answers).into_iter().for_each(&mut *tell);
+        // Where the namespace is elsewhere already, that is told.
+        let is_elsewhere = answers.iter().any(|answer| code_of(answer) == Some("MOVED"));
+        if let (Some(info), Some(url), false) = (&info, &url, is_elsewhere) {
+            server::form(info, url).into_iter().for_each(&mut *tell);
+        }
         let is_replica = info.as_ref().is_some_and(Info::is_replica);
         writes::judge(&answers, is_replica).into_iter().for_each(&mut *tell);
         let found = self.commands.answers_of(&data::reads(&self.keys)).await?;

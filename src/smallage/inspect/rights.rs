@@ -3,13 +3,16 @@
 //!
 //! Redis looks at rights before it looks at arguments, so a command that is not allowed is told from one that is.
 
+use std::collections::HashSet;
+
 use redis::{Cmd, Value, cmd};
 
 use crate::{
+    config::RedisUrl,
     ledger::{Aspect, Finding},
     smallage::{
         Keys,
-        rights::{Area, RIGHTS, Right},
+        rights::{self, Area, RIGHTS, RIGHTS_BEYOND, Right},
     },
 };
 
@@ -35,9 +38,13 @@ pub(super) struct Try {
     pub(super) command: Cmd,
 }
 
-/// What to send, in order.
-pub(super) fn tries(keys: &Keys) -> Vec<Try> {
-    let mut tries = Vec::new();
+/// What to send, in order. `url` is none where it cannot be read any more.
+pub(super) fn tries(keys: &Keys, url: Option<&RedisUrl>) -> Vec<Try> {
+    let beyond = url.into_iter().flat_map(|url| {
+        let database = url.database();
+        rights::beyond(url).map(move |right| Try { right, area: None, needed: true, command: bare(right, database) })
+    });
+    let mut tries: Vec<Try> = beyond.collect();
     for right in RIGHTS {
         if right.areas.is_empty() {
             tries.push(Try { right, area: None, needed: true, command: cmd(&right.command.to_uppercase()) });
@@ -53,6 +60,20 @@ pub(super) fn tries(keys: &Keys) -> Vec<Try> {
         }
     }
     tries
+}
+
+/// A command without a key, which changes nothing in any case.
+fn bare(right: &Right, database: &str) -> Cmd {
+    let mut words = right.command.split('|').map(str::to_uppercase);
+    let mut asking = cmd(&words.next().unwrap_or_default());
+    words.for_each(|word| {
+        asking.arg(word);
+    });
+    if right.command == "select" {
+        // Where we are already.
+        asking.arg(database);
+    }
+    asking
 }
 
 /// The key to ask with.
@@ -221,7 +242,9 @@ pub(super) fn judge(keys: &Keys, user: &str, tries: &[Try], answers: &[Value]) -
         tries.iter().enumerate().map(|(n, tried)| (tried, said(answers.get(n)))).collect();
     let missing = Missing::of(&outcomes);
     if missing.is_empty() {
-        let rights = RIGHTS.len();
+        let commands: HashSet<&str> =
+            tries.iter().filter(|tried| tried.needed).map(|tried| tried.right.command).collect();
+        let rights = commands.len();
         return vec![Finding::ok(
             Aspect::Rights,
             format!("the user {user} has all rights that are needed: {rights} commands, {} keys", Area::ALL.len()),
@@ -249,9 +272,10 @@ pub(super) fn judge(keys: &Keys, user: &str, tries: &[Try], answers: &[Value]) -
 }
 
 fn in_words(keys: &Keys, user: &str, missing: &Missing) -> String {
+    let purposes = || RIGHTS.iter().chain(RIGHTS_BEYOND.iter().map(|(_, right)| right));
     let explained = missing.commands.len() + missing.areas.len() + missing.pairs.len() <= EXPLAINED;
     let why = |purpose: &str| if explained { format!(" ({purpose})") } else { String::new() };
-    let purpose_of = |command: &str| RIGHTS.iter().find(|right| right.command == command).map(|right| right.purpose);
+    let purpose_of = |command: &str| purposes().find(|right| right.command == command).map(|right| right.purpose);
     let mut told: Vec<String> = missing
         .commands
         .iter()
@@ -286,7 +310,7 @@ mod tests {
 
     /// What a server would say, and what is made of it.
     fn missing(says: &dyn Fn(&str, Option<Area>) -> Said) -> Missing {
-        let tries = tries(&keys());
+        let tries = tries(&keys(), None);
         let outcomes: Vec<_> = tries.iter().map(|tried| (tried, says(tried.right.command, tried.area))).collect();
         Missing::of(&outcomes)
     }
@@ -323,6 +347,33 @@ mod tests {
     }
 
     #[test]
+    fn what_the_url_asks_for_needs_more() {
+        for (text, expected) in [
+            ("redis://h", None),
+            ("redis://h/3", Some("SELECT")),
+            ("unix:///s?db=1", Some("SELECT")),
+            ("redis+sentinel://h/m", Some("ROLE")),
+            ("redis+sentinel://h/m/0", Some("ROLE")),
+            ("redis+cluster://h", Some("CLUSTER SLOTS")),
+        ] {
+            let url = RedisUrl::read(text).unwrap();
+            let keys = keys();
+            let all = tries(&keys, Some(&url));
+            assert_eq!(all.len() - tries(&keys, None).len(), expected.iter().count(), "{text}");
+            let no = redis::parse_redis_value(b"-NOPERM no permissions to run it\r\n").unwrap();
+            let command = expected.unwrap_or("none").to_lowercase().replace(' ', "|");
+            let says = |tried: &Try| if tried.right.command == command { no.clone() } else { Value::Nil };
+            let found = judge(&keys, "sexton", &all, &all.iter().map(says).collect::<Vec<_>>());
+            let help = expected.map(|_| format!("ACL SETUSER sexton +{command}"));
+            assert_eq!(found[0].help, help, "{text}");
+            let told = found[0]
+                .message
+                .starts_with(&format!("the user sexton may not use {} (", expected.unwrap_or_default()));
+            assert_eq!(told, expected.is_some(), "{found:?}");
+        }
+    }
+
+    #[test]
     fn who_may_do_nothing_lacks_all_and_who_may_use_no_key_lacks_the_keys() {
         let found = missing(&|_, _| Said::NoCommand);
         assert_eq!((found.commands.len(), found.areas.len()), (RIGHTS.len(), Area::ALL.len()));
@@ -348,7 +399,7 @@ mod tests {
     #[test]
     fn the_remedy_is_one_line_that_adds_what_is_missing() {
         let keys = keys();
-        let tries = tries(&keys);
+        let tries = tries(&keys, None);
         let refused = |words: &str| redis::parse_redis_value(format!("-NOPERM {words}\r\n").as_bytes()).unwrap();
         let answer = |tried: &Try| match (tried.right.command, tried.area) {
             ("xinfo|stream", _) => refused("this user has no permissions to run it"),

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::info::Info;
-use crate::ledger::{Aspect, Finding};
+use crate::{
+    config::{RedisUrl, Via},
+    ledger::{Aspect, Finding},
+};
 
 /// The oldest version of Redis that has what the scripts use.
 const OLDEST: u32 = 7;
@@ -62,6 +65,24 @@ pub(super) fn judge(info: &Info, round_trip: Option<Duration>) -> Vec<Finding> {
         found.insert(0, Finding::ok(Aspect::Reach, format!("it answers in {}", shown(round_trip))));
     }
     found
+}
+
+/// Where the URL is in another form than the one for this server.
+pub(super) fn form(info: &Info, url: &RedisUrl) -> Option<Finding> {
+    let redis = if url.tls { "rediss" } else { "redis" };
+    match (&url.via, info.is_cluster()) {
+        (Via::Cluster { .. }, false) => Some(Finding::warning(
+            Aspect::Version,
+            "this is no Cluster, and `url` asks for one: its other hosts are never used",
+            format!("write {redis}://HOST:6379 in `url`"),
+        )),
+        (Via::Itself, true) => Some(Finding::warning(
+            Aspect::Version,
+            "this is one node of a Cluster: once it fails, or the namespace moves to another, nothing is done any more",
+            format!("write {redis}+cluster://HOST:6379,HOST:6379 in `url`"),
+        )),
+        _ => None,
+    }
 }
 
 fn version(info: &Info) -> Finding {
@@ -255,6 +276,25 @@ mod tests {
         }
         let replica = &judge(&Info::of("role:slave\nmaster_host:10.0.0.1\nmaster_port:6379"), None)[1];
         assert!(replica.help.as_ref().is_some_and(|help| help.contains("10.0.0.1:6379")), "{replica:?}");
+    }
+
+    #[test]
+    fn a_url_in_the_form_for_another_kind_of_server_is_warned_of() {
+        for (url, cluster, help) in [
+            ("redis://h", false, None),
+            ("redis+cluster://h", true, None),
+            ("redis+sentinel://h/m", false, None),
+            ("redis+cluster://h", false, Some("write redis://HOST")),
+            ("rediss+cluster://h", false, Some("write rediss://HOST")),
+            ("redis://h", true, Some("write redis+cluster://HOST")),
+            ("rediss://h", true, Some("write rediss+cluster://HOST")),
+        ] {
+            let info = Info::of(if cluster { "cluster_enabled:1" } else { "cluster_enabled:0" });
+            let found = form(&info, &RedisUrl::read(url).unwrap());
+            assert_eq!(found.is_some(), help.is_some(), "{url}");
+            let told = found.and_then(|found| found.help).unwrap_or_default();
+            assert!(told.starts_with(help.unwrap_or_default()), "{url}: {told}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `sexton check --connect`: everything that is wrong before the rollout, by name, and nothing written.
 
+mod forms;
 mod hooks;
 mod reach;
 mod rights;

@@ -8,7 +8,7 @@ use crate::support::{
     redis::{Options, Redis},
 };
 
-async fn acl(con: &mut MultiplexedConnection, words: &str) {
+pub(super) async fn acl(con: &mut MultiplexedConnection, words: &str) {
     let mut acl = redis::cmd("ACL");
     for word in words.split(' ') {
         acl.arg(word);
@@ -16,7 +16,7 @@ async fn acl(con: &mut MultiplexedConnection, words: &str) {
     let () = acl.query_async(con).await.unwrap();
 }
 
-fn missing(checked: &Checked) -> Vec<&str> {
+pub(super) fn missing(checked: &Checked) -> Vec<&str> {
     let found = checked.of("orders").into_iter().flat_map(|item| item["missing"].as_array().unwrap());
     found.map(|word| word.as_str().unwrap()).collect()
 }
