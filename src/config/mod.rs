@@ -3,6 +3,7 @@
 //! `read` turns files and flags into it, or into every problem at once. Nothing is opened or connected here but the
 //! configuration's own files.
 
+mod certificate;
 mod digest;
 mod document;
 mod env;
