@@ -2,9 +2,9 @@
 
 use std::{path::Path, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::helm::{NAMESPACE, RELEASE, VERSIONS, Workers, chart, helm, parsed, root, said, template, values};
+use super::helm::{NAMESPACE, RELEASE, VERSIONS, Workers, chart, helm, one, parsed, root, said, template, values};
 
 /// What is in an archive: names, in order.
 fn names(archive: &Path) -> Vec<String> {
@@ -185,12 +185,15 @@ fn what_the_readme_says_of_it_works() {
                 assert_eq!(told["dependencies"], own["dependencies"]);
             }
             "# templates/deployment.yaml" => {
-                // The example asks first whether the dependency is there.
                 let own = std::fs::read_to_string(example.join("templates/deployment.yaml")).unwrap();
                 let own: Vec<&str> = own.lines().map(str::trim).collect();
-                for line in block.lines().skip(1).map(|line| line.trim().replace(" .Subcharts.sexton |", " . |")) {
-                    assert!(own.contains(&line.as_str()), "the example has no {line}");
+                for line in block.lines().skip(1).map(str::trim) {
+                    assert!(own.contains(&line), "the example has no {line}");
                 }
+                pasted_into_a_template(block);
+                // The header of the templates shows the same.
+                let told = std::fs::read_to_string(chart().join("templates/_sidecar.tpl")).unwrap();
+                assert!(told.contains(block.split_once('\n').unwrap().1), "_sidecar.tpl does not show {block}");
             }
             other => panic!("what is {other}?"),
         }
@@ -198,6 +201,39 @@ fn what_the_readme_says_of_it_works() {
     assert_eq!(rendered, 3);
     // The newest Kubernetes that is named is the newest that manifests are held against.
     assert!(section.contains(&format!("Kubernetes {} to {}", VERSIONS[0], VERSIONS[1])));
+}
+
+/// What the README shows of a template, as the only thing in one: with Sexton, without it, and in the wrong mode.
+fn pasted_into_a_template(block: &str) {
+    let workers = Workers::built();
+    let deployment = workers.chart().join("templates/deployment.yaml");
+    let head = "apiVersion: apps/v1\nkind: Deployment\nmetadata: { name: pasted }\nspec:\n";
+    std::fs::write(&deployment, format!("{head}{block}")).unwrap();
+    let pod = |more: &[&str]| {
+        let documents = parsed(&template(&workers.chart(), RELEASE, more).unwrap());
+        one(&documents, "Deployment", "pasted")["spec"]["template"].clone()
+    };
+    let with = pod(&[]);
+    assert_eq!(with["spec"]["initContainers"][0]["name"], "sexton");
+    assert_eq!(with["spec"]["volumes"].as_array().unwrap().len(), 4);
+    assert_eq!(with["metadata"]["labels"]["sexton/sidecar"], "shop-sexton");
+    assert!(with["metadata"]["annotations"]["checksum/sexton-config"].is_string());
+    assert_eq!(pod(&["--set", "sexton.enabled=false"]), json!({"metadata": {"labels": null}, "spec": null}));
+}
+
+#[test]
+fn templates_for_other_charts_refuse_the_mode_that_has_pods_of_its_own() {
+    let workers = Workers::built();
+    let deployment = workers.chart().join("templates/deployment.yaml");
+    for name in ["sidecar", "podLabels", "podAnnotations", "volumes"] {
+        std::fs::write(&deployment, format!("{{{{ include \"sexton.{name}\" .Subcharts.sexton }}}}")).unwrap();
+        // As when the line is forgotten: the chart's own default.
+        let refused = template(&workers.chart(), RELEASE, &["--set", "sexton.mode=deployment"]).unwrap_err();
+        assert!(refused.contains("set sexton.mode=sidecar, or leave"), "{name}: {refused}");
+    }
+    // A chart that only has it beside its workers uses none of them.
+    std::fs::remove_file(&deployment).unwrap();
+    template(&workers.chart(), RELEASE, &["--set", "sexton.mode=deployment"]).unwrap();
 }
 
 #[test]
