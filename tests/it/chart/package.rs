@@ -164,20 +164,76 @@ fn the_notes_say_what_to_do_next() {
 }
 
 #[test]
+fn the_notes_name_the_ports_that_the_policy_keeps_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let (redis, hooks) = ("config: { sources: [{ name: a, smallage: { url: ", "config: { hooks: [");
+    for (given, wanted) in [
+        (format!("{redis}'redis://a' }} }}] }}"), vec![]),
+        (format!("{redis}'rediss://u@a:6380/1' }} }}] }}"), vec!["port 6380, which a source needs"]),
+        (format!("{redis}'redis://[fd00::1]:6380?a=b' }} }}] }}"), vec!["port 6380, which a source needs"]),
+        (format!("{redis}'redis://[fd00::1]' }} }}] }}"), vec![]),
+        (
+            format!("{redis}'redis+sentinel://a:26380,b,c/m' }} }}] }}"),
+            vec!["ports 26380, 26379, which a source needs"],
+        ),
+        (format!("{redis}'rediss+cluster://a,b:7000,c' }} }}] }}"), vec!["port 7000, which a source needs"]),
+        (format!("{redis}'unix:///run/redis.sock' }} }}] }}"), vec![]),
+        // Whatever is behind a variable or a file is not known.
+        (format!("{redis}'redis://${{PATH}}' }} }}] }}"), vec![]),
+        (format!("{hooks}{{ name: a, url_file: /etc/url }}] }}"), vec![]),
+        (format!("{hooks}{{ name: a, url: 'https://a.example/in' }}, {{ name: b, format: pagerduty }}] }}"), vec![]),
+        (
+            format!("{hooks}{{ name: a, url: 'http://alertmanager:9093' }}, {{ name: b, url: 'http://b/a:1@c' }}] }}"),
+            vec!["ports 9093, 80, which a hook needs"],
+        ),
+        (
+            format!(
+                "{hooks}{{ name: b, format: pagerduty }}] }}\nnetworkPolicy: {{ egress: {{ hooks: {{ ports: [80] }} }} }}"
+            ),
+            vec!["port 443, which a hook needs"],
+        ),
+        // It is let out by another rule.
+        (
+            format!(
+                "{hooks}{{ name: a, url: 'http://a:8080' }}, {{ name: b, url: 'http://b:9093' }}] }}\n\
+                 networkPolicy: {{ egress: {{ extra: [{{ ports: [{{ port: 9093 }}, {{ port: 8000, endPort: 8100 }}] }}] }} }}"
+            ),
+            vec![],
+        ),
+        (
+            format!(
+                "{hooks}{{ name: a, url: 'http://a:8080' }}] }}\n\
+                 networkPolicy: {{ egress: {{ redis: {{ to: [{{ podSelector: {{}} }}], ports: [6379, 8080] }} }} }}"
+            ),
+            vec!["port 8080, which a hook needs"],
+        ),
+    ] {
+        std::fs::write(&file, &given).unwrap();
+        let text = notes(&["-f", &file.display().to_string(), "--set", "networkPolicy.enabled=true"]);
+        let told = text.lines().filter_map(|line| line.strip_prefix("* The network policy lets nothing out to "));
+        let told: Vec<&str> = told.map(|line| line.trim_end_matches(':')).collect();
+        assert_eq!(told, wanted, "{given}: {text}");
+        assert!(text.lines().all(|line| line.len() <= 120 && line.trim_end() == line), "{text}");
+        assert!(!text.contains("\n\n\n"), "{text}");
+    }
+}
+
+#[test]
 fn what_the_readme_says_of_it_works() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let section = readme.split_once("\n## Deploy with Helm\n").unwrap().1.split_once("\n## ").unwrap().0;
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("values.yaml");
     let blocks = section.split("```yaml\n").skip(1).map(|block| block.split_once("```").unwrap().0);
-    let (mut rendered, example) = (0, root().join("helm/examples/workers"));
+    let (mut written, example) = (Vec::new(), root().join("helm/examples/workers"));
     for block in blocks {
         match block.lines().next().unwrap() {
             "# values.yaml" => {
+                let file = folder.path().join(format!("values-{}.yaml", written.len())).display().to_string();
                 std::fs::write(&file, block).unwrap();
-                let made = template(&chart(), RELEASE, &["-f", &file.display().to_string()]);
+                let made = template(&chart(), RELEASE, &["-f", &file]);
                 made.unwrap_or_else(|error| panic!("{block}: {error}"));
-                rendered += 1;
+                written.push(file);
             }
             "# Chart.yaml" => {
                 let told = parsed(block).remove(0);
@@ -198,7 +254,11 @@ fn what_the_readme_says_of_it_works() {
             other => panic!("what is {other}?"),
         }
     }
-    assert_eq!(rendered, 3);
+    assert_eq!(written.len(), 3);
+    // Together, too: the policy is for the sources and hooks of the values above.
+    let together: Vec<&str> = written.iter().flat_map(|file| ["-f", file.as_str()]).collect();
+    let text = notes(&together);
+    assert!(!text.contains("lets nothing out") && !text.contains("* Everybody in the cluster"), "{text}");
     // The newest Kubernetes that is named is the newest that manifests are held against.
     assert!(section.contains(&format!("Kubernetes {} to {}", VERSIONS[0], VERSIONS[1])));
 }
