@@ -37,6 +37,15 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("shippedRules: all", &["/shippedRules", "want boolean"]),
     ("strategy: { type: Canary }", &["/strategy/type", "value must be one of 'RollingUpdate', 'Recreate'"]),
     ("podDisruptionBudget: { maxUnavailable: half }", &["/podDisruptionBudget/maxUnavailable"]),
+    (
+        "podDisruptionBudget: { maxUnavailable: 0 }",
+        &["/podDisruptionBudget/maxUnavailable", "no node could be drained"],
+    ),
+    (
+        "podDisruptionBudget: { maxUnavailable: 0% }",
+        &["/podDisruptionBudget/maxUnavailable", "no node could be drained"],
+    ),
+    ("strategy: { rollingUpdate: { maxSurge: 0, maxUnavailable: 0% } }", &["no pod could be replaced"]),
     ("podMonitor: { interval: 15 }", &["/podMonitor/interval", "got number, want string"]),
     ("podMonitor: { interval: often }", &["/podMonitor/interval", "does not match pattern"]),
     ("prometheusRule: { groups: [sexton] }", &["value must be one of 'sexton-line', 'sexton-health'"]),
@@ -82,7 +91,15 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("config: { sources: [{ name: a, smallage: { url: 'redis+sentinel://u:hunter2@a,b/m' } }] }", &["without its"]),
     ("config: { sources: [{ name: a, smallage: { url: 'redis://:hunter2@a' } }] }", &["a URL without its password"]),
     ("config: { sources: [{ name: a, smallage: { url: 'rediss://u:hunter2@a:6380/1' } }] }", &["url_file"]),
-    ("config: { hooks: [{ name: a, url: 'https://u:hunter2@a/in' }] }", &["a URL without its password"]),
+    (
+        "config: { hooks: [{ name: a, url: 'https://u:hunter2@a/in' }] }",
+        &["a URL without its password: give the whole URL by url_file"],
+    ),
+    ("config: { hooks: [{ name: a, format: slack, url: 'https://chat.example/hunter2' }] }", &["url_file", "slack"]),
+    (
+        "config: { hooks: [{ name: a, format: slack, url: 'https://hooks.slack.com/services/T0/B0/hunter2' }] }",
+        &["url_file", "slack"],
+    ),
     ("config: { hooks: [{ name: a, url: 'https://hooks.slack.com/services/T0/B0/hunter2hunter2' }] }", &["url_file"]),
     ("config: { hooks: [{ name: a, secret: hunter2 }] }", &["secret_file"]),
     ("config: { hooks: [{ name: a, secret: ['${NEW}', hunter2] }] }", &["secret_file"]),
@@ -91,6 +108,16 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("config: { http: { token: hunter2 } }", &["token_file"]),
     ("config: { http: { tokens: [{ name: a, token: hunter2 }] } }", &["token_file"]),
     ("env: [{ name: REDIS_PASSWORD, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: PASS, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: REDIS_PW, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: HookSecrets, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: pager_key, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: API_TOKEN, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: REDIS_URL, value: 'redis://u:hunter2@a' }]", &["valueFrom.secretKeyRef"]),
+    (
+        "env: [{ name: CHAT, value: 'https://hooks.slack.com/services/T0/B0/hunter2hunter2' }]",
+        &["valueFrom.secretKeyRef"],
+    ),
 ];
 
 #[test]
@@ -123,6 +150,8 @@ fn references_to_secrets_are_not_taken_for_secrets() {
             "config: { hooks: [{ name: a, format: slack, url: 'https://hooks.slack.com/${PATH_OF_CHAT}' }] }",
             &["PATH_OF_CHAT"],
         ),
+        ("config: { hooks: [{ name: a, format: standard, url: 'https://a.example/in' }] }", &[]),
+        ("config: { sources: [{ name: '${REGION}' }] }\npodDisruptionBudget: { maxUnavailable: 10% }", &["REGION"]),
         // No variable, one that every pod has, and a $ before one.
         ("config: { sources: [{ name: '$${A}${HOSTNAME}$$${B}' }] }", &["B"]),
         // A file that comes in otherwise.
