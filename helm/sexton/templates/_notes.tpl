@@ -23,12 +23,12 @@ Sexton {{ .Chart.AppVersion }} watches:
 It runs in the pods that carry the label sexton/sidecar={{ $name }}:
 
   kubectl {{ $n }} get pods -l sexton/sidecar={{ $name }}
-  kubectl {{ $n }} exec POD -c sexton -- /sexton stats
+  kubectl {{ $n }} exec POD -c sexton -- sexton stats
 {{- else }}
 Is it there, and what does it see?
 
   kubectl {{ $n }} rollout status deployment/{{ $name }}
-  kubectl {{ $n }} exec deployment/{{ $name }} -- /sexton stats
+  kubectl {{ $n }} exec deployment/{{ $name }} -- sexton stats
 {{- end }}
 {{- if .Values.test.enabled }}
 

@@ -43,6 +43,33 @@ fn a_package_carries_the_files_themselves() {
 }
 
 #[test]
+fn it_has_a_readme_whose_values_work() {
+    let told = said(&helm(&["show", "readme", &chart().display().to_string()])).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for section in ["Deploy with Helm", "Configuration"] {
+        assert!(told.contains(&format!("\"{section}\"")), "{told}");
+        assert!(readme.contains(&format!("\n## {section}\n")), "{section}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let values: Vec<&str> = told.lines().filter(|line| line.starts_with("    ")).collect();
+    assert!(values.len() > 5, "{told}");
+    std::fs::write(&file, values.join("\n")).unwrap();
+    template(&chart(), RELEASE, &["-f", &file.display().to_string()]).unwrap();
+}
+
+#[test]
+fn a_copy_without_its_rules_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-R").arg(chart()).arg(folder.path()).output().unwrap();
+    assert!(copied.status.success());
+    let copy = folder.path().join("sexton");
+    std::fs::remove_file(copy.join("rules")).unwrap();
+    let refused = template(&copy, RELEASE, &["--set", "shippedRules=false"]).unwrap_err();
+    assert!(refused.contains("has lost its folder rules/"), "{refused}");
+}
+
+#[test]
 fn workers_charts_are_built_with_no_network_and_leave_the_rest_to_it() {
     let workers = Workers::built();
     let archive = workers.chart().join(format!("charts/sexton-{}.tgz", env!("CARGO_PKG_VERSION")));
@@ -148,7 +175,7 @@ fn the_notes_say_what_to_do_next() {
     }
     let text = notes(&["-f", &values("everything")]);
     assert!(text.contains("orders: smallage, namespace lrs\n  mails: smallage, namespace mails\n"), "{text}");
-    assert!(text.contains("kubectl -n jobs exec deployment/graveyard -- /sexton stats"), "{text}");
+    assert!(text.contains("kubectl -n jobs exec deployment/graveyard -- sexton stats"), "{text}");
     assert!(text.contains("kubectl -n jobs port-forward service/graveyard 9700"), "{text}");
     assert!(text.contains("helm -n jobs test shop --logs"), "{text}");
     assert!(!notes(&["-f", &values("nothing")]).contains("helm -n jobs test"));
@@ -302,8 +329,16 @@ fn the_image_is_what_the_chart_takes_it_for() {
     let values = parsed(&std::fs::read_to_string(chart().join("values.yaml")).unwrap()).remove(0);
     let user = values["runAsUser"].as_u64().unwrap();
     // Containers are given arguments and no command; people are told where the command is.
-    for line in ["ENTRYPOINT [\"/sexton\"]\n".to_owned(), format!("\nUSER {user}:{user}\n")] {
+    let path = "\nENV PATH=/\n".to_owned();
+    for line in ["ENTRYPOINT [\"/sexton\"]\n".to_owned(), path, format!("\nUSER {user}:{user}\n")] {
         assert!(image.contains(&line), "{line}");
     }
-    assert!(notes(&[]).contains(" -- /sexton stats"));
+    assert!(notes(&[]).contains(" -- sexton stats"));
+    // Everybody is told it in one way, and where the chart has the configuration.
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(!readme.contains(" -- /sexton"));
+    let pod = one(&parsed(&template(&chart(), RELEASE, &[]).unwrap()), "Deployment", "").clone();
+    let variable = &pod["spec"]["template"]["spec"]["containers"][0]["env"][0];
+    assert_eq!(variable["name"], "SEXTON_CONFIG");
+    assert!(readme.contains(&format!("the chart mounts it at `{}`", variable["value"].as_str().unwrap())));
 }
