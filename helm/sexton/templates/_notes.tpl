@@ -100,7 +100,7 @@ and variables are not known here, nor the ports of servers that Sentinels name.
 {{- range $kind := list "redis" "hooks" -}}
 {{- $closed := list -}}
 {{- range $url := get $urls $kind -}}
-{{- range $port := include "sexton.portsOf" $url | splitList "," -}}
+{{- range $port := include "sexton.portsOf" (toString $url) | splitList "," -}}
 {{- if and $port (not (include "sexton.isLetOut" (dict "egress" $egress "kind" $kind "port" (int $port)))) -}}
 {{- $closed = append $closed $port -}}
 {{- end -}}

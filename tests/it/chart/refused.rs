@@ -84,6 +84,7 @@ const REFUSED: &[(&str, &[&str])] = &[
          extraVolumeMounts: [{ name: v, mountPath: /run/secrets/sexton/a }], extraVolumes: [{ name: v, emptyDir: {} }] }",
         &["give secrets: [{ name: ab }]"],
     ),
+    ("extraVolumeMounts: [{ name: v }]", &["/extraVolumeMounts/0", "missing property 'mountPath'"]),
     ("config: { hooks: [{ name: a, routing_key: '${PAGER}' }] }", &["config: ${PAGER} is a variable", "under env"]),
     // Secrets. What was given is not printed.
     ("config: { sources: [{ name: a, smallage: { url: 'redis://a', password: hunter2 } }] }", &["password_file"]),
