@@ -315,13 +315,14 @@ impl Run {
 }
 
 /// Alerts of Prometheus that this run gives a reason for, pending or firing.
-const FIRED: [&str; 6] = [
+const FIRED: [&str; 7] = [
     "SextonBurst",
     "SextonDown",
     "SextonEntriesUnseen",
     "SextonGroupsHeld",
     "SextonHookFailing",
     "SextonHookLosesEvents",
+    "SextonStoreLosesData",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
