@@ -49,6 +49,8 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("podMonitor: { interval: 15 }", &["/podMonitor/interval", "got number, want string"]),
     ("podMonitor: { interval: often }", &["/podMonitor/interval", "does not match pattern"]),
     ("prometheusRule: { groups: [sexton] }", &["value must be one of 'sexton-line', 'sexton-health'"]),
+    ("prometheusRule: { runbookBaseUrl: README.md }", &["/prometheusRule/runbookBaseUrl", "does not match pattern"]),
+    ("prometheusRule: { runbookBaseUrl: 'https://a.test/#top' }", &["/prometheusRule/runbookBaseUrl"]),
     ("networkPolicy: { egress: { redis: { ports: [redis] } } }", &["/networkPolicy/egress/redis/ports/0"]),
     ("podLabels: { app.kubernetes.io/name: mine }", &["this label is the chart\\'s own"]),
     ("commonLabels: { sexton/sidecar: mine }", &["this label is the chart\\'s own"]),
