@@ -8,6 +8,7 @@ mod digest;
 mod document;
 mod env;
 mod field;
+mod file;
 mod hook;
 mod http;
 mod matching;
@@ -26,6 +27,7 @@ mod url;
 mod value;
 
 pub use env::{Env, ProcessEnv};
+pub use file::{LARGEST_PEM, read_file};
 pub use hook::DEFAULT_EVENTS;
 pub use http::{UNNAMED_TOKEN, token_problem};
 pub use problem::{Position, Problem, Problems, nearest_or_all};

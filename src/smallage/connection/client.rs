@@ -13,7 +13,7 @@ use redis::{
 };
 
 use crate::{
-    config::{Host, RedisUrl, Secret, SecretSource, SmallageConfig},
+    config::{Host, LARGEST_PEM, RedisUrl, Secret, SecretSource, SmallageConfig, read_file},
     ledger::{Result, StoreError},
     smallage::trouble::{self, sort_error},
 };
@@ -187,7 +187,7 @@ impl Tls {
         let none = crate::config::TlsConfig::default();
         let tls = config.tls.as_ref().unwrap_or(&none);
         let pem = |path: &Path| {
-            std::fs::read(path).map_err(|error| denied(&format!("cannot read {}: {error}", path.display())))
+            read_file(path, LARGEST_PEM).map_err(|error| denied(&format!("cannot read {}: {error}", path.display())))
         };
         let client_tls = match (&tls.cert, &tls.key) {
             (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: pem(cert)?, client_key: pem(key)? }),

@@ -284,7 +284,8 @@ async fn helm_test_tells_what_is_wrong_where_the_pods_run() {
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
-    let usual = ["-f", &values("sidecar"), "--set-json", &more];
+    let secrets = r#"secrets=[{"name":"orders-redis"},{"name":"oncall"}]"#;
+    let usual = ["-f", &values("sidecar"), "--set-json", secrets, "--set-json", &more];
     let (code, said) = checked(&usual, &redis.url()).await;
     assert!(code == 0 && said.contains("source orders") && said.contains("hook oncall"), "{code}: {said}");
     assert_eq!(receiver.requests()[0].json()["type"], "hook.test");
