@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::{
     RedisUrl, SentinelConfig, SmallageConfig, SourceConfig, SourceKind, TlsConfig, Via, certificate,
     field::{Field, Section},
+    file::{LARGEST_PEM, read_file},
     origin::{self, Reading},
     problem::{Position, Problems},
     redis_url, shape, value,
@@ -180,7 +181,7 @@ fn files(ca: &PemFile<'_>, cert: &PemFile<'_>, key: &PemFile<'_>, reading: &mut 
             "give PEM files: an authority's certificate as \"ca\", a client's as \"cert\", and its key as \"key\"";
         reading.problems.add(field.at(), format!("the file of {:?} {why}", field.key), help);
     };
-    let read = |path: &PathBuf| std::fs::read(path).unwrap_or_default();
+    let read = |path: &PathBuf| read_file(path, LARGEST_PEM).unwrap_or_default();
     if let Some((field, path)) = ca
         && let Err(why) = certificate::authorities(&read(path))
     {
