@@ -48,6 +48,12 @@ pub(super) enum Failure {
     /// A source's store cannot be used as it is.
     #[error("{0}")]
     Unusable(String),
+    /// What is wrong was shown already, with the output.
+    #[error("")]
+    Shown {
+        /// A source's store cannot be used as it is.
+        unusable: bool,
+    },
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -80,10 +86,10 @@ impl Failure {
         match self {
             // Whoever read the output has read enough, as `head` does.
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-            Failure::Failed(_) | Failure::Output(_) => Exit::Failed,
+            Failure::Failed(_) | Failure::Output(_) | Failure::Shown { unusable: false } => Exit::Failed,
             Failure::Usage(_) => Exit::Usage,
             Failure::Config(_) => Exit::Config,
-            Failure::Unusable(_) => Exit::Store,
+            Failure::Unusable(_) | Failure::Shown { unusable: true } => Exit::Store,
             Failure::Store { error, .. } => match error {
                 StoreError::Unavailable(_) | StoreError::NoWrites(_) | StoreError::Denied(_) => Exit::Store,
                 StoreError::Fenced | StoreError::Moved | StoreError::Unexpected(_) => Exit::Failed,
@@ -104,6 +110,8 @@ mod tests {
             (Failure::Usage("x".into()), 2),
             (Failure::Config("x".into()), 78),
             (Failure::Unusable("x".into()), 69),
+            (Failure::Shown { unusable: true }, 69),
+            (Failure::Shown { unusable: false }, 1),
             (store(StoreError::Unavailable("x".into())), 69),
             (store(StoreError::NoWrites("x".into())), 69),
             (store(StoreError::Denied("x".into())), 69),

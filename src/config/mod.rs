@@ -3,10 +3,12 @@
 //! `read` turns files and flags into it, or into every problem at once. Nothing is opened or connected here but the
 //! configuration's own files.
 
+mod certificate;
 mod digest;
 mod document;
 mod env;
 mod field;
+mod file;
 mod hook;
 mod http;
 mod matching;
@@ -25,6 +27,7 @@ mod url;
 mod value;
 
 pub use env::{Env, ProcessEnv};
+pub use file::{LARGEST_PEM, read_file};
 pub use hook::DEFAULT_EVENTS;
 pub use http::{UNNAMED_TOKEN, token_problem};
 pub use problem::{Position, Problem, Problems, nearest_or_all};

@@ -8,6 +8,7 @@ use super::{
     Secret, SecretSource,
     document::Value,
     field::{Field, Section},
+    file::{LARGEST_PEM, read_file},
     problem::Problems,
 };
 
@@ -62,7 +63,7 @@ pub(super) fn several<'n>(
 /// The path of a file that can be read.
 pub(super) fn readable(field: Field<'_>, reading: &mut Reading) -> Option<PathBuf> {
     let path = reading.folder.join(field.text(&mut reading.problems)?);
-    match std::fs::read(&path) {
+    match read_file(&path, LARGEST_PEM) {
         Ok(_) => Some(path),
         Err(reason) => {
             unreadable(field, &reason, reading);

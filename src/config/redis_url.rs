@@ -90,19 +90,30 @@ impl RedisUrl {
     /// What may be shown of it: no user, no password, no options.
     pub fn origin(&self) -> String {
         let s = if self.tls { "s" } else { "" };
+        let path = if self.database == "0" { String::new() } else { format!("/{}", self.database) };
         let list = |hosts: &[Host]| hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
         match &self.via {
-            Via::Sentinels { sentinels, master } => format!("redis{s}+sentinel://{}/{master}", list(sentinels)),
+            Via::Sentinels { sentinels, master } => {
+                format!("redis{s}+sentinel://{}/{master}{path}", list(sentinels))
+            }
             Via::Cluster { seeds } => format!("redis{s}+cluster://{}", list(seeds)),
             Via::Itself => match Url::parse(&self.first) {
-                Ok(url) if is_socket(url.scheme()) => format!("{}://{}", url.scheme(), url.path()),
+                Ok(url) if is_socket(url.scheme()) => {
+                    let database = path.replace('/', "?db=");
+                    format!("{}://{}{database}", url.scheme(), url.path())
+                }
                 Ok(url) => {
                     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                    format!("redis{s}://{}{port}", url.host_str().unwrap_or_default())
+                    format!("redis{s}://{}{port}{path}", url.host_str().unwrap_or_default())
                 }
                 Err(_) => "redis:".to_owned(),
             },
         }
+    }
+
+    /// The number of the database.
+    pub fn database(&self) -> &str {
+        &self.database
     }
 
     /// Whether both lead to the same data, so far as that can be seen from the URLs alone.
@@ -156,6 +167,7 @@ fn server(text: &str) -> Result<RedisUrl, Wrong> {
         }
         Some(host) => reachable(host)?,
     }
+    parameters(url.query_pairs(), &["protocol"])?;
     let database = database(url.path().trim_matches('/'), "redis://HOST:6379/0")?;
     fragment(url.fragment())?;
     Ok(RedisUrl { via: Via::Itself, tls: url.scheme() == "rediss", first: text.to_owned(), database })
@@ -167,6 +179,7 @@ fn socket(text: &str) -> Result<RedisUrl, Wrong> {
     if !local || url.path().len() < 2 {
         return Err(wrong("names no absolute path", "write three slashes: unix:///run/redis.sock"));
     }
+    parameters(url.query_pairs(), &["protocol", "db", "user", "pass"])?;
     let given = url.query_pairs().find(|(name, _)| name == "db").map(|(_, number)| number.into_owned());
     let database = database(&given.unwrap_or_default(), "unix:///PATH?db=0")?;
     Ok(RedisUrl { via: Via::Itself, tls: false, first: text.to_owned(), database })
@@ -188,6 +201,18 @@ fn database(text: &str, example: &str) -> Result<String, Wrong> {
             Err(wrong("has a path that is no database number", format!("give the number in its place: {example}")))
         }
     }
+}
+
+/// The parameters behind a `?`: the client passes over those that it does not know. Their values are not shown.
+fn parameters(given: url::form_urlencoded::Parse<'_>, known: &[&str]) -> Result<(), Wrong> {
+    for (name, _) in given {
+        if !known.contains(&name.as_ref()) {
+            let hint = if name == "db" { "; a database stands in the path: …/3" } else { "" };
+            let help = format!("remove it: there is {}{hint}; write ? in a password as %3F", known.join(", "));
+            return Err(wrong("has a parameter (?…) that there is not", help));
+        }
+    }
+    Ok(())
 }
 
 fn fragment(fragment: Option<&str>) -> Result<(), Wrong> {
@@ -214,7 +239,9 @@ impl<'t> Listed<'t> {
         let (before, options) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
         let (authority, path) = before.split_at(before.find('/').unwrap_or(before.len()));
         let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
-        fragment(options.split_once('#').map(|(_, fragment)| fragment))?;
+        let (query, anchor) = options.split_once('#').map_or((options, None), |(query, anchor)| (query, Some(anchor)));
+        fragment(anchor)?;
+        parameters(url::form_urlencoded::parse(query.trim_start_matches('?').as_bytes()), &["protocol"])?;
         Ok(Listed { scheme, login, hosts, path: path.trim_matches('/'), options })
     }
 
@@ -289,15 +316,16 @@ mod tests {
     fn what_a_url_leads_to() {
         for (text, expected) in [
             ("redis://localhost", "redis://localhost"),
-            ("redis://user:p%23w@host:6380/3", "redis://host:6380"),
+            ("redis://user:p%23w@host:6380/3", "redis://host:6380/3"),
+            ("redis://host/0", "redis://host"),
             ("redis://[::1]:6379", "redis://[::1]:6379"),
             ("rediss://host:6379", "rediss://host:6379"),
             ("rediss://host:6379/#insecure", "rediss://host:6379"),
             ("redis://host?protocol=resp3", "redis://host"),
             ("unix:///run/redis.sock", "unix:///run/redis.sock"),
-            ("redis+unix:///run/redis.sock?db=1&pass=x", "redis+unix:///run/redis.sock"),
+            ("redis+unix:///run/redis.sock?db=1&pass=x", "redis+unix:///run/redis.sock?db=1"),
             ("redis+sentinel://a,b:1,[::1]/mymaster", "redis+sentinel://a:26379,b:1,[::1]:26379/mymaster"),
-            ("rediss+sentinel://u:p,@w@A/my.master_1/3?protocol=resp3", "rediss+sentinel://a:26379/my.master_1"),
+            ("rediss+sentinel://u:p,@w@A/my.master_1/3?protocol=resp3", "rediss+sentinel://a:26379/my.master_1/3"),
             ("redis+cluster://u:p@a,b:7000", "redis+cluster://a:6379,b:7000"),
             ("rediss+cluster://a/0/", "rediss+cluster://a:6379"),
         ] {
@@ -316,6 +344,10 @@ mod tests {
             ("redis://host:99999", "cannot be read: invalid port number"),
             ("redis://host/db", "has a path that is no database number"),
             ("redis://host/0#x", "has a fragment (#…) other than #insecure"),
+            ("redis://host?x=1", "has a parameter (?…) that there is not"),
+            ("redis://host?db=1", "has a parameter (?…) that there is not"),
+            ("redis+sentinel://a/m?timeout=1#insecure", "has a parameter (?…) that there is not"),
+            ("unix:///x?db=1&path=y", "has a parameter (?…) that there is not"),
             ("redis://a,b", "names several hosts"),
             ("unix://run/redis.sock", "names no absolute path"),
             ("unix:///", "names no absolute path"),
@@ -376,12 +408,17 @@ mod tests {
             "redis://user:hunter2@host",
             "unix:///run/redis.sock?user=u&pass=hunter2",
             "redis+sentinel://u:hunter2@a/m",
-            "redis+cluster://u:hunter2@a?x=hunter2",
+            "redis+cluster://u:hunter2@a?protocol=hunter2",
         ] {
             let url = of(text).unwrap();
             assert!(!format!("{url:?} {}", url.origin()).contains("hunter2"), "{text}");
         }
-        for text in ["redis+sentinel://:hunter2@a", "redis://u:hunter2@", "redis+cluster://u:hunter2@a,b:x"] {
+        for text in [
+            "redis+sentinel://:hunter2@a",
+            "redis://u:hunter2@",
+            "redis+cluster://u:hunter2@a,b:x",
+            "redis://a?hunter2=hunter2",
+        ] {
             let Err(wrong) = of(text) else { panic!("{text} is wrong") };
             assert!(!format!("{wrong:?}").contains("hunter2"), "{wrong:?}");
         }

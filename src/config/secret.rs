@@ -1,11 +1,11 @@
 //! Values that must never be shown, and where they come from.
 
 use std::{
-    fmt,
-    fs::File,
-    io::{self, Read as _},
+    fmt, io,
     path::{Path, PathBuf},
 };
+
+use super::file::read_file;
 
 /// Bytes of a secret's file at most; whatever is larger is no secret.
 const LARGEST_FILE: u64 = 64 * 1024;
@@ -62,7 +62,7 @@ impl SecretSource {
     pub fn read(&self) -> Result<Secret, SecretError> {
         match self {
             SecretSource::Inline(secret) => Ok(secret.clone()),
-            SecretSource::File(path) => match read_file(path) {
+            SecretSource::File(path) => match text_of(path) {
                 Ok(text) => Ok(Secret::new(text.trim())),
                 Err(reason) => Err(SecretError { path: path.clone(), reason }),
             },
@@ -70,11 +70,7 @@ impl SecretSource {
     }
 }
 
-fn read_file(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let read = File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
-    if read as u64 > LARGEST_FILE {
-        return Err(io::Error::other(format!("it is larger than {LARGEST_FILE} bytes")));
-    }
-    Ok(text)
+fn text_of(path: &Path) -> io::Result<String> {
+    let bytes = read_file(path, LARGEST_FILE)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }

@@ -1,8 +1,11 @@
 //! Reads `sources:`.
 
+use std::path::PathBuf;
+
 use super::{
-    RedisUrl, SentinelConfig, SmallageConfig, SourceConfig, SourceKind, TlsConfig, Via,
+    RedisUrl, SentinelConfig, SmallageConfig, SourceConfig, SourceKind, TlsConfig, Via, certificate,
     field::{Field, Section},
+    file::{LARGEST_PEM, read_file},
     origin::{self, Reading},
     problem::{Position, Problems},
     redis_url, shape, value,
@@ -156,12 +159,41 @@ fn tls(field: Field<'_>, url: Option<&RedisUrl>, reading: &mut Reading) -> Optio
         reading.problems.add(alone.key_at, message, "a client certificate needs both \"cert\" and \"key\"");
     }
     let mut path = |field: Option<Field<'_>>| field.and_then(|field| origin::readable(field, reading));
-    let (ca, cert, key) = (path(section.get("ca")), path(cert), path(key));
+    let (ca_path, cert_path, key_path) = (path(section.get("ca")), path(cert), path(key));
+    let (ca, cert, key) = (section.get("ca").zip(ca_path), cert.zip(cert_path), key.zip(key_path));
+    files(&ca, &cert, &key, reading);
+    let path = |file: Option<(Field<'_>, PathBuf)>| file.map(|(_, path)| path);
+    let (ca, cert, key) = (path(ca), path(cert), path(key));
     let server_name = section.get("server_name").and_then(|field| {
         let help = "give the name, or the address, that stands in the certificate, without a port";
         field.parsed("a host", help, &mut reading.problems, |text| value::is_host(text).then(|| text.to_owned()))
     });
     Some(TlsConfig { ca, cert, key, server_name })
+}
+
+/// A file for TLS that can be read, and where it was given.
+type PemFile<'n> = Option<(Field<'n>, PathBuf)>;
+
+/// What files for TLS hold is looked at here, for no server can say it better.
+fn files(ca: &PemFile<'_>, cert: &PemFile<'_>, key: &PemFile<'_>, reading: &mut Reading) {
+    let mut wrong = |field: &Field<'_>, why: &str| {
+        let help =
+            "give PEM files: an authority's certificate as \"ca\", a client's as \"cert\", and its key as \"key\"";
+        reading.problems.add(field.at(), format!("the file of {:?} {why}", field.key), help);
+    };
+    let read = |path: &PathBuf| read_file(path, LARGEST_PEM).unwrap_or_default();
+    if let Some((field, path)) = ca
+        && let Err(why) = certificate::authorities(&read(path))
+    {
+        wrong(field, why);
+    }
+    if let (Some((cert, cert_path)), Some((key, key_path))) = (cert, key) {
+        match certificate::pair(&read(cert_path), &read(key_path)) {
+            Ok(()) => {}
+            Err(certificate::Wrong::Cert(why)) => wrong(cert, why),
+            Err(certificate::Wrong::Key(why)) => wrong(key, why),
+        }
+    }
 }
 
 /// `url` is none where it cannot be read.

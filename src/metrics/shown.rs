@@ -2,8 +2,9 @@
 //! shows nothing of a leader.
 //!
 //! Prometheus takes the first sample of a line for its beginning, so what had been counted by then is missing in every
-//! `rate` and `increase`. Most lines cannot be known before the first event: who dies, of which task and why. So a line
-//! that is new to whoever scrapes is shown at 0 once, and as it is from then on.
+//! `rate` and `increase`. Most lines cannot be known before the first event: who dies, of which task and why. So a young
+//! line is shown to each who scrapes at 0 once, and as it is from then on. An old one never is: who has not seen it may be
+//! the same Prometheus under another address, which would count everything anew.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,11 +17,11 @@ use prometheus::proto::{Bucket, Counter, Gauge, Histogram, Metric, MetricFamily,
 
 use crate::clock::monotonic;
 
-/// To one who scrapes for the first time, everything is new so long after the beginning; later everything is known, for
-/// it may be the same Prometheus under another address.
-const BEGINNING: Duration = Duration::from_secs(120);
+/// A line is young for so long after the first scrape that shows it: every Prometheus that scrapes once a minute or more
+/// often has seen it by then.
+const YOUNG: Duration = Duration::from_secs(65);
 /// Addresses that are known at most; the one that was there least recently makes room.
-const SCRAPERS: usize = 16;
+const SCRAPERS: usize = 64;
 /// 1 for who leads a source.
 const LEADER: &str = "sexton_leader";
 /// Shown by leaders alone, with a label `source`. It is part of what these metrics mean.
@@ -40,20 +41,38 @@ pub(super) const LEADERS_ALONE: [&str; 9] = [
 #[derive(Debug)]
 pub(super) struct Shown {
     began: Instant,
-    scrapers: Mutex<HashMap<IpAddr, Scraper>>,
+    scrapes: Mutex<Scrapes>,
     /// Until when the lease of a source is ours, as far as we know.
     leases: Mutex<HashMap<String, Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct Scrapes {
+    /// When each line was first shown to anybody; none if it was old by then.
+    born: HashMap<String, Option<Instant>>,
+    scrapers: HashMap<IpAddr, Scraper>,
 }
 
 #[derive(Debug)]
 struct Scraper {
     last: Instant,
+    /// The young lines that it has seen.
     known: HashSet<String>,
+}
+
+impl Scrapes {
+    fn scraper(&mut self, address: IpAddr, now: Instant) -> &mut Scraper {
+        if self.scrapers.len() >= SCRAPERS && !self.scrapers.contains_key(&address) {
+            let oldest = self.scrapers.iter().min_by_key(|(_, known)| known.last).map(|(address, _)| *address);
+            oldest.map(|oldest| self.scrapers.remove(&oldest));
+        }
+        self.scrapers.entry(address).or_insert_with(|| Scraper { last: now, known: HashSet::new() })
+    }
 }
 
 impl Default for Shown {
     fn default() -> Shown {
-        Shown { began: monotonic(), scrapers: Mutex::default(), leases: Mutex::default() }
+        Shown { began: monotonic(), scrapes: Mutex::default(), leases: Mutex::default() }
     }
 }
 
@@ -95,17 +114,14 @@ impl Shown {
         families.retain(|family| !family.get_metric().is_empty());
     }
 
-    /// Shows at 0 what is new to this scraper.
+    /// Shows at 0 what is young and new to this scraper.
     pub(super) fn show_beginnings(&self, scraper: IpAddr, families: &mut [MetricFamily]) {
         let now = monotonic();
-        let mut scrapers = self.scrapers.lock().unwrap_or_else(PoisonError::into_inner);
-        let all_is_known = !scrapers.contains_key(&scraper) && now.duration_since(self.began) > BEGINNING;
-        if scrapers.len() >= SCRAPERS && !scrapers.contains_key(&scraper) {
-            let oldest = scrapers.iter().min_by_key(|(_, known)| known.last).map(|(address, _)| *address);
-            oldest.map(|oldest| scrapers.remove(&oldest));
-        }
-        let scraper = scrapers.entry(scraper).or_insert_with(|| Scraper { last: now, known: HashSet::new() });
-        scraper.last = now;
+        let mut scrapes = self.scrapes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever comes first so late may have been there before, and is shown what is.
+        let is_late = scrapes.born.is_empty() && now.duration_since(self.began) > YOUNG;
+        let mut known = std::mem::take(&mut scrapes.scraper(scraper, now).known);
+        let mut young = HashSet::new();
         for family in families {
             let kind = family.get_field_type();
             if !matches!(kind, MetricType::COUNTER | MetricType::HISTOGRAM) {
@@ -113,12 +129,18 @@ impl Shown {
             }
             let name = family.name().to_owned();
             for metric in family.mut_metric() {
-                let is_new = scraper.known.insert(line(&name, metric));
-                if is_new && !all_is_known {
+                let line = line(&name, metric);
+                let born = *scrapes.born.entry(line.clone()).or_insert_with(|| (!is_late).then_some(now));
+                if born.is_none_or(|born| now.duration_since(born) > YOUNG) {
+                    continue;
+                }
+                if !known.remove(&line) {
                     at_zero(metric, kind);
                 }
+                young.insert(line);
             }
         }
+        *scrapes.scraper(scraper, now) = Scraper { last: now, known: young };
     }
 }
 
@@ -182,7 +204,7 @@ mod tests {
 
     #[test]
     fn to_one_who_comes_late_nothing_is_new() {
-        let began = monotonic().checked_sub(BEGINNING * 2).expect("the machine has run for some minutes");
+        let began = monotonic().checked_sub(YOUNG * 2).expect("the machine has run for some minutes");
         let shown = Shown { began, ..Shown::default() };
         let metrics = Metrics::new(&[], &["oncall"]);
         metrics.delivery("oncall", DeliveryOutcome::Delivered, 0.1);
@@ -192,12 +214,26 @@ mod tests {
     }
 
     #[test]
+    fn an_old_line_is_never_shown_at_0_whoever_asks() {
+        let (shown, metrics) = (Shown::default(), Metrics::new(&[], &["oncall", "pager"]));
+        metrics.delivery("oncall", DeliveryOutcome::Delivered, 0.1);
+        shown.show_beginnings(address(1), &mut metrics.gathered());
+        let long_ago = monotonic().checked_sub(YOUNG * 2).expect("the machine has run for some minutes");
+        shown.scrapes.lock().unwrap().born.values_mut().for_each(|born| *born = Some(long_ago));
+        for last in [2, 1] {
+            let mut families = metrics.gathered();
+            shown.show_beginnings(address(last), &mut families);
+            assert_eq!(families, metrics.gathered(), "{last}");
+        }
+    }
+
+    #[test]
     fn few_scrapers_are_remembered() {
         let (shown, metrics) = (Shown::default(), Metrics::new(&[], &["oncall"]));
-        for last in 0..100 {
+        for last in 0..200 {
             shown.show_beginnings(address(last), &mut metrics.gathered());
         }
-        assert_eq!(shown.scrapers.lock().unwrap().len(), SCRAPERS);
+        assert_eq!(shown.scrapes.lock().unwrap().scrapers.len(), SCRAPERS);
     }
 
     #[test]

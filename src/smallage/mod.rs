@@ -36,5 +36,7 @@ mod triage;
 mod trouble;
 
 pub use keys::{Keys, NamespaceError};
-pub use rights::{Area, RIGHTS, Right, least_rights};
+pub use rights::{
+    Area, Beyond, RIGHTS, RIGHTS_BEYOND, RIGHTS_ON_SENTINELS, Right, least_rights, rights_beyond, rights_on_sentinels,
+};
 pub use store::{Smallage, open};

@@ -2,6 +2,7 @@
 //! `sexton check --connect` tries, and that the tests hold against what is really sent.
 
 use super::Keys;
+use crate::config::{RedisUrl, Via};
 
 /// Keys that belong together, for which rights are given by one pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,11 +121,65 @@ pub const RIGHTS: &[Right] = &[
     right("zmscore", &[Area::Clock], "retried jobs"),
 ];
 
+/// What a URL may ask for, beyond one server and its first database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// A server that Sentinels name.
+    Sentinels,
+    /// A Cluster.
+    Cluster,
+    /// Another database than 0.
+    Database,
+}
+
+impl Beyond {
+    fn of(self, url: &RedisUrl) -> bool {
+        match self {
+            Beyond::Sentinels => matches!(url.via, Via::Sentinels { .. }),
+            Beyond::Cluster => matches!(url.via, Via::Cluster { .. }),
+            Beyond::Database => url.database() != "0",
+        }
+    }
+}
+
+/// What is needed beyond that, by what the URL asks for.
+pub const RIGHTS_BEYOND: &[(Beyond, Right)] = &[
+    (Beyond::Sentinels, right("role", &[], "whether it is still the master")),
+    (Beyond::Cluster, right("cluster|slots", &[], "which other nodes there are, so that those of the URL may go")),
+    (Beyond::Database, right("select", &[], "a database other than 0")),
+];
+
+/// What is needed on the Sentinels themselves.
+pub const RIGHTS_ON_SENTINELS: &[Right] = &[
+    right("sentinel|get-master-addr-by-name", &[], "where the master is"),
+    right("sentinel|master", &[], "which failover it came by"),
+    right("sentinel|masters", &[], "which other masters there are, where the name is wrong"),
+];
+
+/// What is needed beyond that for this URL.
+pub(super) fn beyond(url: &RedisUrl) -> impl Iterator<Item = &'static Right> {
+    RIGHTS_BEYOND.iter().filter(|(beyond, _)| beyond.of(url)).map(|(_, right)| right)
+}
+
+/// The words of `ACL SETUSER` that grant these commands.
+pub(super) fn words<'r>(rights: impl IntoIterator<Item = &'r Right>) -> String {
+    rights.into_iter().map(|right| format!("+{}", right.command)).collect::<Vec<_>>().join(" ")
+}
+
+/// What adds to the user of [`least_rights`] what is needed beyond them, a line each.
+pub fn rights_beyond() -> Vec<String> {
+    RIGHTS_BEYOND.iter().map(|(_, right)| format!("ACL SETUSER sexton {}", words([right]))).collect()
+}
+
+/// What a user with the least rights is made by on a Sentinel, with a password to be filled in.
+pub fn rights_on_sentinels() -> String {
+    format!("ACL SETUSER sexton-asks on >PASSWORD resetkeys resetchannels -@all {}", words(RIGHTS_ON_SENTINELS))
+}
+
 /// What a user with the least rights is made by, with a password to be filled in.
 pub fn least_rights(keys: &Keys) -> String {
     let areas: Vec<String> = Area::ALL.into_iter().map(|area| area.word(keys)).collect();
-    let commands: Vec<String> = RIGHTS.iter().map(|right| format!("+{}", right.command)).collect();
-    format!("ACL SETUSER sexton on >PASSWORD resetkeys {} resetchannels -@all {}", areas.join(" "), commands.join(" "))
+    format!("ACL SETUSER sexton on >PASSWORD resetkeys {} resetchannels -@all {}", areas.join(" "), words(RIGHTS))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::ledger::StoreError;
 
+/// What the refusal of another database than 0 begins with.
+pub(super) const DATABASE: &str = "it refuses database";
 /// Codes that may come wrapped in the text of an `ERR` line when a script met them.
 const WRAPPED: [&str; 9] =
     ["OOM", "READONLY", "MISCONF", "NOPERM", "NOREPLICAS", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY"];

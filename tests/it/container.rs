@@ -186,3 +186,26 @@ fn the_image_holds_what_it_needs_and_nothing_else() {
         assert_eq!(mode & 0o022, 0, "{} can be changed by others", path.display());
     }
 }
+
+#[test]
+fn what_the_readme_runs_has_what_its_configuration_wants() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let section = |name: &str| {
+        let rest = readme.split_once(&format!("\n## {name}\n")).unwrap().1;
+        rest.split_once("\n## ").unwrap().0.to_owned()
+    };
+    let start = section("A minute's start");
+    let configuration = start.split_once("```yaml\n").unwrap().1.split_once("```").unwrap().0;
+    let wanted = configuration.split("${").skip(1).map(|rest| rest.split_once('}').unwrap().0);
+    let wanted: Vec<String> = wanted.map(|name| format!(" -e {name} ")).collect();
+    assert!(!wanted.is_empty() && configuration.contains("//localhost"), "{configuration}");
+    let mut runs = 0;
+    let commands = section("Container image").replace("\\\n", " ");
+    for command in commands.lines().filter(|line| line.starts_with("docker run ") && line.contains("sexton.yaml")) {
+        assert!(wanted.iter().all(|option| command.contains(option)), "{command}: {wanted:?}");
+        // A check connects to nothing; what runs must reach the Redis of this machine.
+        assert!(command.ends_with(" check") || command.contains(" --network host "), "{command}");
+        runs += 1;
+    }
+    assert_eq!(runs, 2);
+}

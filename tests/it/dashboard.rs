@@ -315,13 +315,14 @@ impl Run {
 }
 
 /// Alerts of Prometheus that this run gives a reason for, pending or firing.
-const FIRED: [&str; 6] = [
+const FIRED: [&str; 7] = [
     "SextonBurst",
     "SextonDown",
     "SextonEntriesUnseen",
     "SextonGroupsHeld",
     "SextonHookFailing",
     "SextonHookLosesEvents",
+    "SextonStoreLosesData",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -365,6 +366,87 @@ async fn every_query_and_every_rule_shows_something_of_a_run_in_which_all_of_it_
 
     rules_are_healthy(prometheus, &mut wrong).await;
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What a panel that shows one number shows: its text and its colour.
+async fn shown(panel: &Value, prometheus: &Prometheus, values: &BTreeMap<String, String>) -> (String, String) {
+    let expression = filled(text(&panel["targets"][0]["expr"]), values);
+    let answer = prometheus.query(&expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"));
+    // Grafana shows a lack of values in the colour of the first step, which is mostly green: so there is always one.
+    let [line] = answer.as_slice() else { panic!("one value and no more: {expression}: {answer:?}") };
+    let (value, defaults) = (line.last(), &panel["fieldConfig"]["defaults"]);
+    let mut mappings = list(&defaults["mappings"]).iter().map(|mapping| &mapping["options"][value.to_string()]);
+    if let Some(mapped) = mappings.find(|mapped| !mapped.is_null()) {
+        return (text(&mapped["text"]).to_owned(), text(&mapped["color"]).to_owned());
+    }
+    let mut steps = list(&defaults["thresholds"]["steps"]).iter();
+    let step = steps.rfind(|step| step["value"].as_f64().is_none_or(|from| from <= value)).unwrap();
+    (value.to_string(), text(&step["color"]).to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_a_glance_nothing_is_well_without_a_sexton_or_a_leader_and_all_is_well_in_an_idle_one() {
+    const WITHOUT: &str = "Without a leader";
+    let dashboard = dashboard();
+    let glance: Vec<&Value> = shows(&dashboard).into_iter().filter(|panel| panel["type"] == "stat").collect();
+    let mut prometheus = Prometheus::start(Duration::from_secs(1), &[]).await;
+
+    // Prometheus knows of no Sexton, or of none in the chosen namespace.
+    let nobody = every(&dashboard, ".*");
+    for panel in &glance {
+        let says = if panel["title"] == "Replicas" { "no Sexton" } else { "unknown" };
+        assert_eq!(shown(panel, &prometheus, &nobody).await, (says.to_owned(), "red".to_owned()), "{panel}");
+    }
+    for panel in shows(&dashboard).into_iter().filter(|panel| panel["type"] != "stat") {
+        for target in list(&panel["targets"]) {
+            let expression = filled(text(&target["expr"]), &nobody);
+            assert_eq!(prometheus.query(&expression).await.unwrap().len(), 0, "{expression}");
+        }
+        // What it says instead of nothing; Grafana says "No data" of itself.
+        let says = text(&panel["fieldConfig"]["defaults"]["noValue"]);
+        let allowed = ["", "no Sexton", "no leader, or no alert rules", "none, if Prometheus has the rules"];
+        assert!(allowed.contains(&says), "{}: {says}", panel["title"]);
+    }
+
+    let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
+    let idle = Sexton::run_with(&config(&redis, "orders", NS, ""), &[("rules.yaml", RULES)]);
+    let lost = config(&redis, "orders", NS, "").replace(&redis.url(), "redis://127.0.0.1:1");
+    let lost = Sexton::run_with(&lost, &[("rules.yaml", RULES)]);
+    let at = idle.http().await;
+    prometheus.scrape(at, &[("namespace", "idle")]);
+    prometheus.scrape(lost.http().await, &[("namespace", "lost")]);
+    prometheus.until("sexton_leader{namespace=\"lost\"} == 0", Duration::from_secs(60)).await;
+    prometheus.until("sexton_dlq_level{namespace=\"idle\"} == 0", Duration::from_secs(60)).await;
+    let of = |namespace: &str| {
+        let mut values = every(&dashboard, ".*");
+        values.insert("namespace".to_owned(), namespace.to_owned());
+        values
+    };
+    for panel in &glance {
+        let title = text(&panel["title"]);
+        let (says, colour) = shown(panel, &prometheus, &of("lost")).await;
+        let expected = match title {
+            "Replicas" => ("1", "green"),
+            WITHOUT => ("1", "red"),
+            _ => ("unknown", "red"),
+        };
+        assert_eq!((says.as_str(), colour.as_str()), expected, "{title} without a leader");
+        let (says, colour) = shown(panel, &prometheus, &of("idle")).await;
+        let expected = match title {
+            "Replicas" => ("1", "green"),
+            "Recovered" => ("no retries", "#6e7681"),
+            "Oldest entry" => ("empty", "green"),
+            _ => ("0", "green"),
+        };
+        assert_eq!((says.as_str(), colour.as_str()), expected, "{title} of an idle one");
+    }
+
+    // A source that is gone altogether is one without a leader.
+    prometheus.forget(at);
+    prometheus.until("absent(sexton_build_info{namespace=\"idle\"})", Duration::from_secs(60)).await;
+    let without = glance.iter().find(|panel| panel["title"] == WITHOUT).unwrap();
+    let two = ("2".to_owned(), "red".to_owned());
+    assert_eq!(shown(without, &prometheus, &every(&dashboard, ".*")).await, two);
 }
 
 /// Whether a query's result is worth a look.

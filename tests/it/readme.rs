@@ -14,7 +14,7 @@ use sexton::{
     letter::Millis,
     metrics,
     retry::State,
-    smallage::{Keys, least_rights, record::decode},
+    smallage::{Keys, least_rights, record::decode, rights_beyond, rights_on_sentinels},
 };
 
 use crate::support::graveyard::recorded;
@@ -75,12 +75,53 @@ fn every_event_command_state_and_invariant_that_is_named_exists() {
     assert!(named >= 8, "{named}");
 }
 
+/// Where a link to a heading leads: as GitHub makes it of the heading's text.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn every_link_leads_somewhere_and_the_contents_are_whole() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    // What is in a block of code is none of both.
+    let (mut prose, mut code) = (Vec::new(), false);
+    for line in readme.lines() {
+        code ^= line.starts_with("```");
+        if !code {
+            prose.push(line);
+        }
+    }
+    let headings = prose.iter().filter(|line| line.starts_with('#'));
+    let anchors: Vec<String> = headings.map(|line| anchor(line.trim_start_matches('#').trim())).collect();
+    let mut links = 0;
+    for line in &prose {
+        for link in line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            let found = match link.strip_prefix('#') {
+                Some(heading) => anchors.iter().any(|anchor| anchor == heading),
+                None => link.starts_with("https://") || root.join(link).exists(),
+            };
+            assert!(found, "README.md links to {link}, which is not there");
+            links += 1;
+        }
+    }
+    assert!(links > 40, "{links}");
+    let contents = readme.split_once("\n## ").unwrap().0;
+    for section in prose.iter().filter_map(|line| line.strip_prefix("## ")) {
+        let link = format!("(#{})", anchor(section));
+        assert!(contents.contains(&link), "the contents of README.md do not have {section}");
+    }
+}
+
 /// The generated parts, by name.
 fn parts() -> Vec<(&'static str, String)> {
     vec![
         ("configuration", format!("```yaml\n{}```", config::REFERENCE)),
         ("rules", format!("```yaml\n{}```", config::RULES_REFERENCE)),
         ("rights", format!("```\n{}\n```", least_rights(&Keys::new("lrs").unwrap()))),
+        ("rights beyond", format!("```\n{}\n```", rights_beyond().join("\n"))),
+        ("rights on Sentinels", format!("```\n{}\n```", rights_on_sentinels())),
         ("metrics", metrics_table()),
         ("outcomes", outcomes_table()),
         ("job.dead", example(EventData::JobDead(Box::new(sample(0))), died(&sample(0)))),

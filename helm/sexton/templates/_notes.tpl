@@ -23,12 +23,12 @@ Sexton {{ .Chart.AppVersion }} watches:
 It runs in the pods that carry the label sexton/sidecar={{ $name }}:
 
   kubectl {{ $n }} get pods -l sexton/sidecar={{ $name }}
-  kubectl {{ $n }} exec POD -c sexton -- /sexton stats
+  kubectl {{ $n }} exec POD -c sexton -- sexton stats
 {{- else }}
 Is it there, and what does it see?
 
   kubectl {{ $n }} rollout status deployment/{{ $name }}
-  kubectl {{ $n }} exec deployment/{{ $name }} -- /sexton stats
+  kubectl {{ $n }} exec deployment/{{ $name }} -- sexton stats
 {{- end }}
 {{- if .Values.test.enabled }}
 
@@ -72,10 +72,77 @@ What to do next:
 {{- end }}
 {{- if not .Values.networkPolicy.enabled }}
 * Everybody in the cluster may read error texts on port {{ include "sexton.port" . }}: networkPolicy.enabled=true
+{{- else }}
+{{- include "sexton.closedPorts" . }}
 {{- end }}
 {{- end }}
 {{- if not (or .Values.image.registry (contains "/" .Values.image.repository)) }}
 * The image is {{ include "sexton.image" . }}, from no registry of yours: give image.registry, unless the nodes have it.
 {{- end }}
 * Rules may be changed at any time with `helm upgrade`: nothing restarts, and within a minute or so they are in force.
+{{- end }}
+
+{{/*
+The ports that URLs of the configuration need and that the policy lets nothing out to, a line for each kind. URLs in files
+and variables are not known here, nor the ports of servers that Sentinels name.
+*/}}
+{{- define "sexton.closedPorts" -}}
+{{- $egress := .Values.networkPolicy.egress -}}
+{{- $urls := dict "redis" list "hooks" list -}}
+{{- range .Values.config.sources -}}
+{{- with (default dict .smallage).url }}{{ $_ := set $urls "redis" (append $urls.redis .) }}{{ end -}}
+{{- end -}}
+{{- range .Values.config.hooks -}}
+{{- $url := .url -}}
+{{- if and (not $url) (has .format (list "pagerduty" "slack")) }}{{ $url = "https://their.own" }}{{ end -}}
+{{- with $url }}{{ $_ := set $urls "hooks" (append $urls.hooks .) }}{{ end -}}
+{{- end -}}
+{{- range $kind := list "redis" "hooks" -}}
+{{- $closed := list -}}
+{{- range $url := get $urls $kind -}}
+{{- range $port := include "sexton.portsOf" (toString $url) | splitList "," -}}
+{{- if and $port (not (include "sexton.isLetOut" (dict "egress" $egress "kind" $kind "port" (int $port)))) -}}
+{{- $closed = append $closed $port -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+{{- with $closed | uniq }}
+* The network policy lets nothing out to {{ ternary "port" "ports" (eq (len .) 1) }} {{ join ", " . }}, which {{ ternary "a source" "a hook" (eq $kind "redis") }} needs:
+  networkPolicy.egress.{{ $kind }}.ports
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The ports of a URL's servers, with commas: those it says, and those that its scheme means otherwise. */}}
+{{- define "sexton.portsOf" -}}
+{{- $scheme := regexFind "^[a-z+]+://" . -}}
+{{- $usual := get (dict "http://" "80" "https://" "443" "redis://" "6379" "rediss://" "6379") $scheme -}}
+{{- if contains "+sentinel" $scheme }}{{ $usual = "26379" }}{{ else if contains "+cluster" $scheme }}{{ $usual = "6379" }}{{ end -}}
+{{- $ports := list -}}
+{{- if $usual -}}
+{{- $servers := regexReplaceAll "[/?#].*$" (trimPrefix $scheme .) "" | regexFind "[^@]*$" -}}
+{{- range splitList "," $servers -}}
+{{- $port := regexFind ":[0-9]+$" . | trimPrefix ":" -}}
+{{- if $port }}{{ $ports = append $ports $port }}{{ else if not (contains "${" .) }}{{ $ports = append $ports $usual }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{ join "," $ports }}
+{{- end }}
+
+{{/* Not empty where the policy lets out to this port: for its kind, for anywhere, or by a rule of one's own. */}}
+{{- define "sexton.isLetOut" -}}
+{{- $port := .port -}}
+{{- range $kind := list "dns" "redis" "hooks" -}}
+{{- $rule := get $.egress $kind -}}
+{{- if or (eq $kind $.kind) (not $rule.to) -}}
+{{- range $rule.ports }}{{ if eq (int .) $port }}yes{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- range .egress.extra -}}
+{{- range default (list dict) .ports -}}
+{{- $from := .port -}}
+{{- /* Without a port it is every one; which one a name means is not known here. */ -}}
+{{- if or (not $from) (kindIs "string" $from) }}yes{{ else if and (le (int $from) $port) (ge (int (default $from .endPort)) $port) }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

@@ -1,14 +1,25 @@
 {{/*
 What another chart puts into its workers' pods. That chart has this one as a dependency, in the mode `sidecar`, and
-gives each template the dependency's own scope, `.Subcharts.sexton`:
+gives each template the dependency's own scope, `.Subcharts.sexton`. With `sexton.enabled=false` there is no such scope,
+and not even the templates, so it asks first:
 
   template:
     metadata:
-      labels:         {{- include "sexton.podLabels" .Subcharts.sexton | nindent 8 }}
-      annotations:    {{- include "sexton.podAnnotations" .Subcharts.sexton | nindent 8 }}
+      labels:
+        {{- with .Subcharts.sexton }}
+        {{- include "sexton.podLabels" . | nindent 8 }}
+        {{- end }}
+      {{- with .Subcharts.sexton }}
+      annotations:
+        {{- include "sexton.podAnnotations" . | nindent 8 }}
+      {{- end }}
     spec:
-      initContainers: {{- include "sexton.sidecar" .Subcharts.sexton | nindent 8 }}
-      volumes:        {{- include "sexton.volumes" .Subcharts.sexton | nindent 8 }}
+      {{- with .Subcharts.sexton }}
+      initContainers:
+        {{- include "sexton.sidecar" . | nindent 8 }}
+      volumes:
+        {{- include "sexton.volumes" . | nindent 8 }}
+      {{- end }}
 
 helm/examples/workers is such a chart. Workers of two DLQs in one chart: the dependency twice, each under an alias, by
 which `.Subcharts` then knows it.
@@ -16,132 +27,36 @@ which `.Subcharts` then knows it.
 
 {{/* A list with one native sidecar: an init container that is kept running, and that workers do not wait for. */}}
 {{- define "sexton.sidecar" -}}
+{{- include "sexton.onlyInSidecarMode" . -}}
 - {{ include "sexton.container" . | nindent 2 | trim }}
   restartPolicy: Always
 {{- end }}
 
 {{/* By these the monitors and the Service find the pod. */}}
 {{- define "sexton.podLabels" -}}
-{{ include "sexton.watcherLabels" . }}
-{{- with .Values.podLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "sexton.onlyInSidecarMode" . -}}
+{{ include "sexton.ownPodLabels" . }}
 {{- end }}
 
 {{/* The pod is replaced when the configuration changes, and only then: rules are read again by themselves. */}}
 {{- define "sexton.podAnnotations" -}}
-checksum/sexton-config: {{ include "sexton.config" . | sha256sum }}
-{{- with .Values.podAnnotations }}
-{{ toYaml . }}
-{{- end }}
+{{- include "sexton.onlyInSidecarMode" . -}}
+{{ include "sexton.ownPodAnnotations" . }}
 {{- end }}
 
 {{/* The volumes that the container mounts. */}}
 {{- define "sexton.volumes" -}}
-- name: sexton-config
-  configMap:
-    name: {{ include "sexton.fullname" . }}-config
-- name: sexton-rules
-  configMap:
-    name: {{ default (printf "%s-rules" (include "sexton.fullname" .)) .Values.existingRulesConfigMap }}
-{{- include "sexton.otherVolumes" . }}
+{{- include "sexton.onlyInSidecarMode" . -}}
+{{ include "sexton.ownVolumes" . }}
 {{- end }}
 
-{{/* Those that are the same for every pod of Sexton. */}}
-{{- define "sexton.otherVolumes" -}}
-{{- $names := list }}
-{{- range $n, $secret := .Values.secrets }}
-{{- if has $secret.name $names }}
-{{- fail (printf "secrets: %s is there twice; name it once, with all its items" $secret.name) }}
-{{- end }}
-{{- $names = append $names $secret.name }}
-- name: sexton-secret-{{ $n }}
-  secret:
-    secretName: {{ $secret.name }}
-    {{- if $secret.optional }}
-    optional: true
-    {{- end }}
-    {{- with $secret.items }}
-    items:
-      {{- toYaml . | nindent 6 }}
-    {{- end }}
-{{- end }}
-{{- with .Values.extraVolumes }}
-{{ toYaml . }}
-{{- end }}
-{{- end }}
-
-{{/* What every container of Sexton is made of: what it is called, what it may, and what it sees. */}}
-{{- define "sexton.containerBase" -}}
-name: sexton
-image: {{ include "sexton.image" . | quote }}
-imagePullPolicy: {{ .Values.image.pullPolicy }}
-env:
-  - name: SEXTON_CONFIG
-    value: /etc/sexton/config/sexton.yaml
-  {{- with .Values.env }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-resources:
-  {{- toYaml .Values.resources | nindent 2 }}
-securityContext:
-  {{- include "sexton.securityContext" . | nindent 2 }}
-  readOnlyRootFilesystem: true
-  allowPrivilegeEscalation: false
-  capabilities:
-    drop: [ALL]
-volumeMounts:
-  - name: sexton-config
-    mountPath: /etc/sexton/config
-    readOnly: true
-  # The whole folder: what is mounted by subPath never changes.
-  - name: sexton-rules
-    mountPath: /etc/sexton/rules
-    readOnly: true
-  {{- range $n, $secret := .Values.secrets }}
-  - name: sexton-secret-{{ $n }}
-    mountPath: /run/secrets/sexton/{{ $secret.name }}
-    readOnly: true
-  {{- end }}
-  {{- with .Values.extraVolumeMounts }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- end }}
-
-{{/* The container that watches. */}}
-{{- define "sexton.container" -}}
-{{ include "sexton.containerBase" . }}
-args:
-  - run
-  {{- with .Values.extraArgs }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-ports:
-  - name: sexton
-    containerPort: {{ include "sexton.port" . }}
-    protocol: TCP
-livenessProbe:
-  httpGet: { path: /livez, port: sexton }
-  {{- toYaml .Values.probes.liveness | nindent 2 }}
-readinessProbe:
-  httpGet: { path: /readyz, port: sexton }
-  {{- toYaml .Values.probes.readiness | nindent 2 }}
-{{- end }}
-
-{{/* For a pod and for a container: a worker's pod need not have the first. */}}
-{{- define "sexton.securityContext" -}}
-runAsNonRoot: true
-{{- with .Values.runAsUser }}
-runAsUser: {{ . }}
-runAsGroup: {{ . }}
-{{- end }}
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
-{{- define "sexton.image" -}}
-{{- $image := .Values.image -}}
-{{- with $image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ $image.repository }}
-{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default .Chart.AppVersion $image.tag }}{{ end }}
+{{/*
+In the other mode this chart makes pods of its own, whose labels would then be the workers', too. The name of the chart
+is the one under which its values stand, an alias too.
+*/}}
+{{- define "sexton.onlyInSidecarMode" -}}
+{{- if ne .Values.mode "sidecar" -}}
+{{- $name := .Chart.Name -}}
+{{- fail (printf "%s.mode is %q, and so Sexton has pods of its own, but a template of another chart puts it into its pods: set %s.mode=sidecar, or leave sexton.sidecar and what goes with it out of that template" $name .Values.mode $name) -}}
+{{- end -}}
 {{- end }}

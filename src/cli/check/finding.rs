@@ -177,14 +177,18 @@ impl Findings {
             errors: u64,
             warnings: u64,
         }
-        let Findings { form, kept, errors, warnings, unusable, .. } = self;
+        let Findings { form, kept, errors, warnings, unusable, plain } = self;
         if form == Form::Json {
             io.json(&Document { items: kept, errors, warnings })?;
         }
         let told = format!("{}, {}", counted(errors, "error", "errors"), counted(warnings, "warning", "warnings"));
+        if form == Form::Table && !plain {
+            writeln!(io.out, "\n{told}")?;
+        }
         match (errors, unusable) {
-            (0, _) if form == Form::Table && !self.plain => writeln!(io.out, "\n{told}").map_err(Failure::from),
             (0, _) => Ok(()),
+            // It stands below the findings already.
+            (_, unusable) if form == Form::Table => Err(Failure::Shown { unusable }),
             (_, true) => Err(Failure::Unusable(told)),
             (_, false) => Err(Failure::Failed(told)),
         }

@@ -53,7 +53,7 @@ async fn what_was_found_is_told_in_every_form_and_decides_the_exit_code() {
     let rights =
         || Finding { missing: vec!["+x".into()], ..Finding::unusable(Aspect::Rights, "it may not", "grant it") };
     let table = "\
-source orders: smallage namespace lrs at redis://redis.test:6380
+source orders: smallage namespace lrs at redis://redis.test:6380/2
 no hooks: deaths are counted, and nobody is told
 no rules: nothing is retried
 no alerts: a rising line is seen by nobody
@@ -73,7 +73,8 @@ ok       http 127.0.0.1:0: the port is free here
         (vec![error(), rights(), error()], 69, "3 errors, 0 warnings"),
     ] {
         let ran = check(&quiet(), vec![found("orders", findings)], "sexton check --connect").await;
-        assert_eq!((ran.code(), ran.failure().as_str()), (code, said));
+        assert_eq!((ran.code(), ran.failure().as_str(), ran.err.as_str()), (code, "", ""));
+        assert!(ran.out.ends_with(&format!("\n\n{said}\n")), "{}", ran.out);
     }
     let ran = check(&quiet(), vec![found("orders", vec![rights()])], "sexton check --connect -o jsonl").await;
     let line = "{\"level\":\"error\",\"about\":\"source\",\"name\":\"orders\",\"check\":\"rights\",\"message\":\"it may \

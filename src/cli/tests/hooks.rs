@@ -17,7 +17,7 @@ oncall  standard  https://alerts.test  job.dead,alert.*  60/m  orders  alerts  n
     let check = run(&[], "sexton check").await;
     assert_eq!(
         check.out,
-        "source orders: smallage namespace lrs at redis://redis.test:6380\n\
+        "source orders: smallage namespace lrs at redis://redis.test:6380/2\n\
          hook oncall: standard to https://alerts.test, job.dead, alert.*, 60/m, signed\n\
          no rules: nothing is retried\n\
          no alerts: a rising line is seen by nobody\n"

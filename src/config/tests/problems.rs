@@ -184,6 +184,10 @@ fn problems_of_sources() {
                 "[{ name: a, smallage: { url: 'rediss://a', tls: { cert: Cargo.toml } } }]",
                 r#"1:60: "cert" is given alone; a client certificate needs both "cert" and "key""#,
             ),
+            (
+                "[{ name: a, smallage: { url: 'rediss://a', tls: { ca: Cargo.toml } } }]",
+                r#"1:64: the file of "ca" holds no certificate; give PEM files: an authority's certificate as "ca", a client's as "cert", and its key as "key""#,
+            ),
         ],
     );
 }

@@ -46,13 +46,15 @@ fn the_reference_stands_as_it_is_and_tells_the_defaults() {
 #[test]
 fn the_reference_names_every_key_with_its_default() {
     let folder = tempfile::tempdir().unwrap();
+    let tls = rcgen::generate_simple_self_signed(vec!["sexton".to_owned()]).unwrap();
+    let (certificate, key) = (tls.cert.pem(), tls.signing_key.serialize_pem());
     for (name, content) in [
         ("billing-url", "redis://billing"),
         ("mails-password", "x"),
         ("sentinel-password", "x"),
-        ("ca.pem", "x"),
-        ("client.pem", "x"),
-        ("client-key.pem", "x"),
+        ("ca.pem", &certificate),
+        ("client.pem", &certificate),
+        ("client-key.pem", &key),
         ("chat-url", "https://chat.example.com"),
         ("chat-secret", SECRET),
         ("pager-key", "R0UTINGKEY"),

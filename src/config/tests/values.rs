@@ -8,12 +8,14 @@ use crate::{config::hook::EVENTS, event::EventType};
 #[test]
 fn a_whole_configuration() {
     let folder = tempfile::tempdir().unwrap();
+    let tls = rcgen::generate_simple_self_signed(vec!["sexton".to_owned()]).unwrap();
+    let (certificate, key) = (tls.cert.pem(), tls.signing_key.serialize_pem());
     for (name, content) in [
         ("redis-url", "rediss+sentinel://a,b/mymaster"),
         ("password", "secret\n"),
-        ("ca.pem", "-"),
-        ("client.pem", "-"),
-        ("client.key", "-"),
+        ("ca.pem", &certificate),
+        ("client.pem", &certificate),
+        ("client.key", &key),
         ("hook-url", "https://chat.example.com/services/T0/B0/x\n"),
         ("token", "0123456789abcdef\n"),
         ("new", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz\n"),

@@ -3,8 +3,8 @@
 use std::{fmt, net::SocketAddr, path::Path, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
-    RedisFuture, TlsCertificates,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    RedisError, RedisFuture, TlsCertificates,
     aio::MultiplexedConnection,
     io::{
         AsyncDNSResolver,
@@ -13,7 +13,7 @@ use redis::{
 };
 
 use crate::{
-    config::{Host, RedisUrl, Secret, SecretSource, SmallageConfig},
+    config::{Host, LARGEST_PEM, RedisUrl, Secret, SecretSource, SmallageConfig, read_file},
     ledger::{Result, StoreError},
     smallage::trouble::{self, sort_error},
 };
@@ -160,7 +160,25 @@ impl Access {
         client
             .get_multiplexed_async_connection_with_config(&config)
             .await
-            .map_err(|error| at(&place, refused(&error, self.tls.as_ref())))
+            .map_err(|error| at(&place, self.refused(&error)))
+    }
+}
+
+impl Access {
+    /// Why a server did not let us in.
+    fn refused(&self, error: &RedisError) -> StoreError {
+        let database = self.info.redis_settings().db();
+        let said = error.detail().unwrap_or_default();
+        // Who we are is accepted by then; what else the server has to say of the start goes unheard.
+        let of_database = database != 0 && error.code() == Some("ERR") && !said.contains("max number of clients");
+        if of_database && !matches!(error.kind(), ErrorKind::AuthenticationFailed) {
+            return if said.contains("permissions to run") {
+                denied(&format!("NOPERM {said}"))
+            } else {
+                denied(&format!("{} {database}: {said}", trouble::DATABASE))
+            };
+        }
+        refused(error, self.tls.as_ref())
     }
 }
 
@@ -169,7 +187,7 @@ impl Tls {
         let none = crate::config::TlsConfig::default();
         let tls = config.tls.as_ref().unwrap_or(&none);
         let pem = |path: &Path| {
-            std::fs::read(path).map_err(|error| denied(&format!("cannot read {}: {error}", path.display())))
+            read_file(path, LARGEST_PEM).map_err(|error| denied(&format!("cannot read {}: {error}", path.display())))
         };
         let client_tls = match (&tls.cert, &tls.key) {
             (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: pem(cert)?, client_key: pem(key)? }),

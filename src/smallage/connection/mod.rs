@@ -23,6 +23,7 @@ use tokio::sync::Mutex;
 pub(super) use self::{
     place::Place,
     script::{Arg, KeyList, Script},
+    sentinel::SENTINEL,
 };
 use super::trouble::sort_error;
 use crate::{

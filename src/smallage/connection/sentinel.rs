@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What the others get once one has answered.
 const GRACE: Duration = Duration::from_millis(300);
 
+/// What a refusal by Sentinels begins with, unlike one by the Redis.
+pub(in crate::smallage) const SENTINEL: &str = "Sentinel";
+
 /// What one Sentinel knows of a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
@@ -84,7 +87,7 @@ fn explain(silent: Vec<Silent>, name: &str) -> StoreError {
                 masters.extend(others);
             }
             Silent::Trouble(StoreError::Denied(why)) => {
-                return StoreError::Denied(format!("Sentinel {why}; see `sentinel` in smallage's configuration"));
+                return StoreError::Denied(format!("{SENTINEL} {why}; see `sentinel` in smallage's configuration"));
             }
             Silent::Trouble(trouble) => unreachable.push(match trouble {
                 StoreError::Unavailable(why) => why,

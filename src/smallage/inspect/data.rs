@@ -2,7 +2,7 @@
 
 use redis::{Pipeline, Value, pipe};
 
-use super::code_of;
+use super::{code_of, writes};
 use crate::{
     event::Lane,
     ledger::{Aspect, Finding},
@@ -11,6 +11,8 @@ use crate::{
 
 /// The queue that workers read where none is named.
 const USUAL_QUEUE: &str = "default";
+/// The code of an answer about a key of another kind.
+const WRONG_TYPE: &str = "WRONGTYPE";
 
 /// One key that must be of one kind, and how its length is asked.
 struct Kept {
@@ -55,6 +57,9 @@ pub(super) fn reads(keys: &Keys) -> Pipeline {
 pub(super) struct Data {
     /// Keys of another kind than they must be: the key, the right kind, and whether it is the framework's.
     wrong: Vec<(String, &'static str, bool)>,
+    /// Codes of answers that tell nothing of the framework's keys, and of ours: these were not seen.
+    unseen_foreign: Vec<String>,
+    unseen: Vec<String>,
     /// Entries in the DLQ; none if we may not look.
     entries: Option<u64>,
     /// Something that only the framework's workers write.
@@ -64,20 +69,23 @@ pub(super) struct Data {
     epoch: Option<u64>,
     /// The lease as it stands; none if nobody leads.
     lease: Option<String>,
-    /// Workers have a leader among them.
-    pub(super) framework_leads: bool,
+    /// Workers have a leader among them; none if we may not look.
+    pub(super) framework_leads: Option<bool>,
 }
 
 impl Data {
     /// Reads the answers to [`reads`].
     pub(super) fn of(keys: &Keys, answers: Vec<Value>) -> Data {
         let mut answers = answers.into_iter();
-        let epoch = answers.next().as_ref().and_then(reply::number);
-        let mut data = Data { epoch, ..Data::default() };
+        let epoch = answers.next();
+        let mut data = Data { epoch: epoch.as_ref().and_then(reply::number), ..Data::default() };
+        data.unseen.extend(epoch.as_ref().and_then(code_of).filter(|code| *code != WRONG_TYPE).map(str::to_owned));
         for (kept, answer) in kept(keys).into_iter().zip(answers) {
-            if code_of(&answer) == Some("WRONGTYPE") {
-                data.wrong.push((kept.key, kept.kind, kept.foreign));
-                continue;
+            match code_of(&answer) {
+                Some(WRONG_TYPE) => data.wrong.push((kept.key.clone(), kept.kind, kept.foreign)),
+                Some(code) if kept.foreign => data.unseen_foreign.push(code.to_owned()),
+                Some(code) => data.unseen.push(code.to_owned()),
+                None => {}
             }
             let is_there = match kept.command {
                 "GET" => {
@@ -106,32 +114,49 @@ impl Data {
     pub(super) fn judge(&self, keys: &Keys) -> Vec<Finding> {
         let mut found: Vec<Finding> = self.wrong.iter().map(of_wrong_kind).collect();
         if !self.wrong.iter().any(|(key, ..)| *key == keys.dlq()) {
-            found.push(self.dlq(keys));
+            found.extend(self.dlq(keys));
         }
-        found.push(self.leader());
+        found.extend(self.leader());
         found
     }
 
-    fn dlq(&self, keys: &Keys) -> Finding {
+    fn dlq(&self, keys: &Keys) -> Option<Finding> {
         let dlq = keys.dlq();
-        if !self.has_trace() && !self.framework_leads {
-            return Finding::warning(
+        let Some(entries) = self.entries else {
+            return unseen(Aspect::Dlq, &dlq, &self.unseen_foreign);
+        };
+        if !self.has_trace() && self.framework_leads != Some(true) {
+            let namespace = keys.namespace();
+            let message = if self.unseen_foreign.is_empty() && self.unseen.is_empty() && self.framework_leads.is_some()
+            {
+                format!("nothing of smallage is under the namespace {namespace} yet")
+            } else {
+                format!("nothing of smallage that may be seen from here is under the namespace {namespace} yet")
+            };
+            return Some(Finding::warning(
                 Aspect::Dlq,
-                format!("nothing of smallage is under the namespace {} yet", keys.namespace()),
+                message,
                 "right before the first worker runs; else mend `namespace`, or the database number in `url`",
-            );
+            ));
         }
-        match self.entries {
-            Some(0) => Finding::ok(Aspect::Dlq, format!("{dlq} is empty")),
-            Some(1) => Finding::ok(Aspect::Dlq, format!("{dlq} has 1 entry")),
-            Some(entries) => Finding::ok(Aspect::Dlq, format!("{dlq} has {entries} entries")),
-            None => {
-                Finding::warning(Aspect::Dlq, format!("{dlq} cannot be looked at"), "mend what is told of rights first")
-            }
-        }
+        Some(Finding::ok(
+            Aspect::Dlq,
+            match entries {
+                0 => format!("{dlq} is empty"),
+                1 => format!("{dlq} has 1 entry"),
+                entries => format!("{dlq} has {entries} entries"),
+            },
+        ))
     }
 
-    fn leader(&self) -> Finding {
+    fn leader(&self) -> Option<Finding> {
+        if self.lease.is_none() && !self.unseen.is_empty() {
+            return unseen(Aspect::Ledger, "the ledger", &self.unseen);
+        }
+        Some(self.who_leads())
+    }
+
+    fn who_leads(&self) -> Finding {
         let epoch = self.epoch.unwrap_or(0);
         match &self.lease {
             Some(token) => match parse_token(token) {
@@ -146,6 +171,20 @@ impl Data {
             None => Finding::ok(Aspect::Ledger, "there is no ledger yet: the first sidecar makes it"),
         }
     }
+}
+
+/// What could not be looked at; nothing where the reason for it is told already, and is worse.
+fn unseen(aspect: Aspect, what: &str, codes: &[String]) -> Option<Finding> {
+    let code = codes.iter().find(|code| !writes::tells(code.as_str()));
+    if code.is_none() && !codes.is_empty() {
+        return None;
+    }
+    let why = code.map(|code| format!(" ({code})")).unwrap_or_default();
+    let help = match code.map(String::as_str) {
+        Some("NOPERM") => "mend what is told of rights first",
+        _ => "mend what else is told of it, and check again",
+    };
+    Some(Finding::warning(aspect, format!("{what} cannot be seen from here{why}"), help))
 }
 
 fn of_wrong_kind((key, kind, foreign): &(String, &'static str, bool)) -> Finding {
@@ -169,7 +208,7 @@ mod tests {
         answers[4] = Value::Nil;
         change(&keys, &mut answers);
         let mut data = Data::of(&keys, answers);
-        data.framework_leads = framework_leads;
+        data.framework_leads = Some(framework_leads);
         data.judge(&keys)
     }
 
@@ -184,6 +223,53 @@ mod tests {
             let found = judged(|_, answers| answers[n] = Value::Int(3), false);
             assert_eq!((found[0].level, found[0].message.as_str()), (Level::Ok, said), "{n}");
         }
+    }
+
+    #[test]
+    fn what_was_not_seen_is_not_said_to_be_right() {
+        let error = |code: &str| redis::parse_redis_value(format!("-{code} it says\r\n").as_bytes()).unwrap();
+        let messages = |found: Vec<Finding>| -> Vec<(Level, String)> {
+            found.into_iter().map(|found| (found.level, found.message)).collect()
+        };
+        let nothing = "nothing of smallage that may be seen from here is under the namespace lrs yet";
+        for (code, keys, expected) in [
+            (
+                "NOPERM",
+                0..20,
+                vec!["{lrs}:dlq cannot be seen from here (NOPERM)", "the ledger cannot be seen from here (NOPERM)"],
+            ),
+            (
+                "ASK",
+                0..20,
+                vec!["{lrs}:dlq cannot be seen from here (ASK)", "the ledger cannot be seen from here (ASK)"],
+            ),
+            // Said already, and better.
+            ("MOVED", 0..20, vec![]),
+            ("LOADING", 0..20, vec![]),
+            // The ledger alone, and the queues alone.
+            ("NOPERM", 4..20, vec![nothing, "the ledger cannot be seen from here (NOPERM)"]),
+            ("NOPERM", 0..1, vec![nothing, "the ledger cannot be seen from here (NOPERM)"]),
+            ("NOPERM", 3..4, vec![nothing, "there is no ledger yet: the first sidecar makes it"]),
+        ] {
+            let found = judged(
+                |_, answers| {
+                    for (n, answer) in answers.iter_mut().enumerate() {
+                        if keys.contains(&n) {
+                            *answer = error(code);
+                        }
+                    }
+                },
+                false,
+            );
+            let told: Vec<_> = messages(found).into_iter().map(|(_, message)| message).collect();
+            assert_eq!(told, expected, "{code} {keys:?}");
+        }
+        // Who leads the framework may be hidden, too.
+        let keys = Keys::new("lrs").unwrap();
+        let mut answers = vec![Value::Int(0); kept(&keys).len() + 1];
+        answers[4] = Value::Nil;
+        let found = Data::of(&keys, answers).judge(&keys);
+        assert_eq!(messages(found)[0], (Level::Warning, nothing.to_owned()));
     }
 
     #[test]

@@ -26,13 +26,13 @@ const TIMES: usize = 3;
 impl Inspect for Smallage {
     async fn inspect(&self, tell: &mut (dyn FnMut(Finding) + Send)) {
         if let Err(error) = self.commands.knock().await {
-            tell(reach::unreachable(&self.config, &error).await);
+            tell(reach::unreachable(&self.config, &self.keys, &error).await);
             return;
         }
         // What follows may still find the connection gone; then that is told, and what was found before stays.
         match self.look_into(tell).await {
             Ok(()) => {}
-            Err(error @ StoreError::Denied(_)) => tell(reach::unreachable(&self.config, &error).await),
+            Err(error @ StoreError::Denied(_)) => tell(reach::unreachable(&self.config, &self.keys, &error).await),
             Err(error) => tell(reach::lost(&error)),
         }
     }
@@ -47,18 +47,27 @@ impl Smallage {
         match &info {
             Some(info) => {
                 server::judge(info, round_trip).into_iter().for_each(&mut *tell);
+                if info.is_sentinel() {
+                    return Ok(());
+                }
                 let snapshots = if info.has_aof() { Snapshots::Unknown } else { self.snapshots().await? };
                 server::judge_storage(info, snapshots).into_iter().for_each(&mut *tell);
             }
             None => tell(server::unseen(&user, round_trip)),
         }
-        let tries = rights::tries(&self.keys);
+        let url = reach::leads_to(&self.config);
+        let tries = rights::tries(&self.keys, url.as_ref());
         let mut commands = pipe();
         for tried in &tries {
             commands.add_command(tried.command.clone());
         }
         let answers = self.commands.answers_of(&commands).await?;
         rights::judge(&self.keys, &user, &tries, &answers).into_iter().for_each(&mut *tell);
+        // Where the namespace is elsewhere already, that is told.
+        let is_elsewhere = answers.iter().any(|answer| code_of(answer) == Some("MOVED"));
+        if let (Some(info), Some(url), false) = (&info, &url, is_elsewhere) {
+            server::form(info, url).into_iter().for_each(&mut *tell);
+        }
         let is_replica = info.as_ref().is_some_and(Info::is_replica);
         writes::judge(&answers, is_replica).into_iter().for_each(&mut *tell);
         let found = self.commands.answers_of(&data::reads(&self.keys)).await?;
@@ -127,10 +136,13 @@ impl Smallage {
     }
 
     /// Whether workers of the framework have elected a leader of theirs lately, if we may ask.
-    async fn framework_leads(&self) -> Result<bool> {
+    async fn framework_leads(&self) -> Result<Option<bool>> {
         let mut command = cmd("EXISTS");
         command.arg(self.keys.framework_leader());
-        Ok(matches!(self.one(command).await?, Value::Int(1)))
+        Ok(match self.one(command).await? {
+            Value::Int(there) => Some(there > 0),
+            _ => None,
+        })
     }
 
     /// One command's answer, which may be an error of the server's.

@@ -3,13 +3,16 @@
 //!
 //! Redis looks at rights before it looks at arguments, so a command that is not allowed is told from one that is.
 
+use std::collections::HashSet;
+
 use redis::{Cmd, Value, cmd};
 
 use crate::{
+    config::RedisUrl,
     ledger::{Aspect, Finding},
     smallage::{
         Keys,
-        rights::{Area, RIGHTS, Right},
+        rights::{self, Area, RIGHTS, RIGHTS_BEYOND, Right},
     },
 };
 
@@ -35,9 +38,13 @@ pub(super) struct Try {
     pub(super) command: Cmd,
 }
 
-/// What to send, in order.
-pub(super) fn tries(keys: &Keys) -> Vec<Try> {
-    let mut tries = Vec::new();
+/// What to send, in order. `url` is none where it cannot be read any more.
+pub(super) fn tries(keys: &Keys, url: Option<&RedisUrl>) -> Vec<Try> {
+    let beyond = url.into_iter().flat_map(|url| {
+        let database = url.database();
+        rights::beyond(url).map(move |right| Try { right, area: None, needed: true, command: bare(right, database) })
+    });
+    let mut tries: Vec<Try> = beyond.collect();
     for right in RIGHTS {
         if right.areas.is_empty() {
             tries.push(Try { right, area: None, needed: true, command: cmd(&right.command.to_uppercase()) });
@@ -53,6 +60,20 @@ pub(super) fn tries(keys: &Keys) -> Vec<Try> {
         }
     }
     tries
+}
+
+/// A command without a key, which changes nothing in any case.
+fn bare(right: &Right, database: &str) -> Cmd {
+    let mut words = right.command.split('|').map(str::to_uppercase);
+    let mut asking = cmd(&words.next().unwrap_or_default());
+    words.for_each(|word| {
+        asking.arg(word);
+    });
+    if right.command == "select" {
+        // Where we are already.
+        asking.arg(database);
+    }
+    asking
 }
 
 /// The key to ask with.
@@ -125,20 +146,27 @@ fn asking(command: &str, key: &str) -> Cmd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Granted,
-    Refused,
+    /// The command is not granted there.
+    NoCommand,
+    /// The command is granted, and the key is not, or not for what the command does to it.
+    NoKey,
     /// The server does not have this command, or not under this name.
     Unknown,
 }
 
 fn said(answer: Option<&Value>) -> Said {
-    match answer {
-        Some(Value::ServerError(error)) if error.code() == "NOPERM" => Said::Refused,
+    let Some(Value::ServerError(error)) = answer else {
+        return if answer.is_some() { Said::Granted } else { Said::NoCommand };
+    };
+    let words = error.details().unwrap_or_default();
+    match error.code() {
+        // Commands are looked at before keys, and only the words tell which it was: all versions say "access" of keys,
+        // and "run" of commands.
+        "NOPERM" if words.contains("permissions to access") => Said::NoKey,
+        "NOPERM" => Said::NoCommand,
         // It has no code of its own.
-        Some(Value::ServerError(error)) if error.details().is_some_and(|said| said.starts_with("unknown command")) => {
-            Said::Unknown
-        }
-        Some(_) => Said::Granted,
-        None => Said::Refused,
+        _ if words.starts_with("unknown command") => Said::Unknown,
+        _ => Said::Granted,
     }
 }
 
@@ -146,8 +174,9 @@ fn said(answer: Option<&Value>) -> Said {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Missing {
     commands: Vec<&'static str>,
-    areas: Vec<Area>,
-    /// Commands that are granted, in areas that are granted, but not for each other.
+    /// Areas, and whether some commands may use them all the same.
+    areas: Vec<(Area, bool)>,
+    /// Commands that are granted, and not for this area.
     pairs: Vec<(&'static str, Area)>,
     /// Commands that the server does not have.
     unknown: Vec<&'static str>,
@@ -155,34 +184,28 @@ struct Missing {
 
 impl Missing {
     fn of(outcomes: &[(&Try, Said)]) -> Missing {
-        let granted = |wanted: &dyn Fn(&Try) -> bool| {
-            outcomes.iter().any(|(tried, said)| *said == Said::Granted && wanted(tried))
+        let any = |wanted: &dyn Fn(&Try, Said) -> bool| outcomes.iter().any(|(tried, said)| wanted(tried, *said));
+        let command_granted = |command: &str| {
+            any(&|tried, said| tried.right.command == command && matches!(said, Said::Granted | Said::NoKey))
         };
-        let command_granted = |command: &str| granted(&|tried| tried.right.command == command);
-        let area_granted = |area: Area| granted(&|tried| tried.area == Some(area));
-        // Where no key at all may be used, commands cannot be told apart; but scripts can be asked for without a key.
-        let blind = !Area::ALL.into_iter().any(area_granted);
-        let any_command = RIGHTS.iter().any(|right| !right.areas.is_empty() && command_granted(right.command));
+        let area_granted = |area: Area| any(&|tried, said| tried.area == Some(area) && said == Said::Granted);
         let mut missing = Missing::default();
         for (tried, said) in outcomes.iter().filter(|(tried, _)| tried.needed) {
             let command = tried.right.command;
-            if *said == Said::Unknown {
-                add(&mut missing.unknown, command);
-                continue;
+            match (said, tried.area) {
+                (Said::Granted, _) => {}
+                (Said::Unknown, _) => add(&mut missing.unknown, command),
+                (Said::NoKey, Some(area)) => add(&mut missing.areas, (area, area_granted(area))),
+                (Said::NoCommand, Some(area)) if command_granted(command) => {
+                    add(&mut missing.pairs, (command, area));
+                }
+                (Said::NoCommand | Said::NoKey, _) => add(&mut missing.commands, command),
             }
-            if *said == Said::Granted {
-                continue;
-            }
-            let without_key = tried.area.is_none();
-            let command_is_missing =
-                !command_granted(command) && (!blind || !any_command || without_key || keyless(command).is_some());
-            if command_is_missing {
-                add(&mut missing.commands, command);
-            }
-            match tried.area {
-                Some(area) if !area_granted(area) => add(&mut missing.areas, area),
-                Some(area) if !command_is_missing => add(&mut missing.pairs, (command, area)),
-                _ => {}
+        }
+        // No command that was refused says anything of its keys.
+        for area in Area::ALL {
+            if !any(&|tried, said| tried.area == Some(area) && said != Said::NoCommand) {
+                add(&mut missing.areas, (area, false));
             }
         }
         missing.areas.sort_unstable();
@@ -199,7 +222,8 @@ impl Missing {
         for command in self.commands.iter().chain(self.pairs.iter().map(|(command, _)| command)) {
             add(&mut words, format!("+{command}"));
         }
-        for area in self.areas.iter().chain(self.pairs.iter().map(|(_, area)| area)) {
+        let areas = self.areas.iter().map(|(area, _)| area);
+        for area in areas.chain(self.pairs.iter().map(|(_, area)| area)) {
             add(&mut words, area.word(keys));
         }
         words
@@ -218,7 +242,9 @@ pub(super) fn judge(keys: &Keys, user: &str, tries: &[Try], answers: &[Value]) -
         tries.iter().enumerate().map(|(n, tried)| (tried, said(answers.get(n)))).collect();
     let missing = Missing::of(&outcomes);
     if missing.is_empty() {
-        let rights = RIGHTS.len();
+        let commands: HashSet<&str> =
+            tries.iter().filter(|tried| tried.needed).map(|tried| tried.right.command).collect();
+        let rights = commands.len();
         return vec![Finding::ok(
             Aspect::Rights,
             format!("the user {user} has all rights that are needed: {rights} commands, {} keys", Area::ALL.len()),
@@ -246,9 +272,10 @@ pub(super) fn judge(keys: &Keys, user: &str, tries: &[Try], answers: &[Value]) -
 }
 
 fn in_words(keys: &Keys, user: &str, missing: &Missing) -> String {
+    let purposes = || RIGHTS.iter().chain(RIGHTS_BEYOND.iter().map(|(_, right)| right));
     let explained = missing.commands.len() + missing.areas.len() + missing.pairs.len() <= EXPLAINED;
     let why = |purpose: &str| if explained { format!(" ({purpose})") } else { String::new() };
-    let purpose_of = |command: &str| RIGHTS.iter().find(|right| right.command == command).map(|right| right.purpose);
+    let purpose_of = |command: &str| purposes().find(|right| right.command == command).map(|right| right.purpose);
     let mut told: Vec<String> = missing
         .commands
         .iter()
@@ -257,8 +284,11 @@ fn in_words(keys: &Keys, user: &str, missing: &Missing) -> String {
     for (command, area) in &missing.pairs {
         told.push(format!("{} on {}{}", name(command), area.pattern(keys), why(area.purpose())));
     }
-    let areas: Vec<String> =
-        missing.areas.iter().map(|area| format!("{}{}", area.pattern(keys), why(area.purpose()))).collect();
+    let area = |(area, in_part): &(Area, bool)| {
+        let in_part = if *in_part { " in full" } else { "" };
+        format!("{}{in_part}{}", area.pattern(keys), why(area.purpose()))
+    };
+    let areas: Vec<String> = missing.areas.iter().map(area).collect();
     let commands = (!told.is_empty()).then(|| format!("may not use {}", told.join(", ")));
     let areas = (!areas.is_empty()).then(|| format!("may not use the keys {}", areas.join(", ")));
     let both: Vec<String> = commands.into_iter().chain(areas).collect();
@@ -278,49 +308,103 @@ mod tests {
         Keys::new("lrs").unwrap()
     }
 
-    /// What a server would say that grants these commands on these areas, and what is made of it.
-    fn missing(allowed: &dyn Fn(&str, Option<Area>) -> bool) -> Missing {
-        let tries = tries(&keys());
-        let outcome = |tried: &Try| {
-            if allowed(tried.right.command, tried.area) { Said::Granted } else { Said::Refused }
-        };
-        let outcomes: Vec<_> = tries.iter().map(|tried| (tried, outcome(tried))).collect();
+    /// What a server would say, and what is made of it.
+    fn missing(says: &dyn Fn(&str, Option<Area>) -> Said) -> Missing {
+        let tries = tries(&keys(), None);
+        let outcomes: Vec<_> = tries.iter().map(|tried| (tried, says(tried.right.command, tried.area))).collect();
         Missing::of(&outcomes)
     }
 
     #[test]
     fn what_is_missing_is_named_and_nothing_else() {
-        assert!(missing(&|_, _| true).is_empty());
+        let unless = |refused: bool, said: Said| if refused { said } else { Said::Granted };
+        assert!(missing(&|_, _| Said::Granted).is_empty());
         for right in RIGHTS {
-            let found = missing(&|command, _| command != right.command);
+            let found = missing(&|command, _| unless(command == right.command, Said::NoCommand));
             assert_eq!(found, Missing { commands: vec![right.command], ..Missing::default() });
         }
         for lost in Area::ALL {
-            let found = missing(&|_, area| area != Some(lost));
-            assert_eq!(found, Missing { areas: vec![lost], ..Missing::default() });
+            let found = missing(&|_, area| unless(area == Some(lost), Said::NoKey));
+            assert_eq!(found, Missing { areas: vec![(lost, false)], ..Missing::default() });
+            // Whatever else: this area alone, and every command.
+            let found = missing(&|_, area| unless(area.is_some_and(|area| area != lost), Said::NoKey));
+            let others = Area::ALL.into_iter().filter(|area| *area != lost).map(|area| (area, false)).collect();
+            assert_eq!(found, Missing { areas: others, ..Missing::default() });
         }
-        let found = missing(&|command, area| command != "xadd" && area != Some(Area::Queues));
-        assert_eq!(found, Missing { commands: vec!["xadd"], areas: vec![Area::Queues], ..Missing::default() });
-        let found = missing(&|command, area| command != "xadd" || area != Some(Area::Queues));
+        let queues = Some(Area::Queues);
+        let found = missing(&|command, area| match command {
+            "xadd" => Said::NoCommand,
+            _ => unless(area == queues, Said::NoKey),
+        });
+        let areas = vec![(Area::Queues, false)];
+        assert_eq!(found, Missing { commands: vec!["xadd"], areas, ..Missing::default() });
+        // Of a user with several sets of rights, and of one that may only read.
+        let xadd = |command: &str, area| command == "xadd" && area == queues;
+        let found = missing(&|command, area| unless(xadd(command, area), Said::NoCommand));
         assert_eq!(found, Missing { pairs: vec![("xadd", Area::Queues)], ..Missing::default() });
+        let found = missing(&|command, area| unless(xadd(command, area), Said::NoKey));
+        assert_eq!(found, Missing { areas: vec![(Area::Queues, true)], ..Missing::default() });
+    }
+
+    #[test]
+    fn what_the_url_asks_for_needs_more() {
+        for (text, expected) in [
+            ("redis://h", None),
+            ("redis://h/3", Some("SELECT")),
+            ("unix:///s?db=1", Some("SELECT")),
+            ("redis+sentinel://h/m", Some("ROLE")),
+            ("redis+sentinel://h/m/0", Some("ROLE")),
+            ("redis+cluster://h", Some("CLUSTER SLOTS")),
+        ] {
+            let url = RedisUrl::read(text).unwrap();
+            let keys = keys();
+            let all = tries(&keys, Some(&url));
+            assert_eq!(all.len() - tries(&keys, None).len(), expected.iter().count(), "{text}");
+            let no = redis::parse_redis_value(b"-NOPERM no permissions to run it\r\n").unwrap();
+            let command = expected.unwrap_or("none").to_lowercase().replace(' ', "|");
+            let says = |tried: &Try| if tried.right.command == command { no.clone() } else { Value::Nil };
+            let found = judge(&keys, "sexton", &all, &all.iter().map(says).collect::<Vec<_>>());
+            let help = expected.map(|_| format!("ACL SETUSER sexton +{command}"));
+            assert_eq!(found[0].help, help, "{text}");
+            let told = found[0]
+                .message
+                .starts_with(&format!("the user sexton may not use {} (", expected.unwrap_or_default()));
+            assert_eq!(told, expected.is_some(), "{found:?}");
+        }
     }
 
     #[test]
     fn who_may_do_nothing_lacks_all_and_who_may_use_no_key_lacks_the_keys() {
-        let found = missing(&|_, _| false);
+        let found = missing(&|_, _| Said::NoCommand);
         assert_eq!((found.commands.len(), found.areas.len()), (RIGHTS.len(), Area::ALL.len()));
-        let found = missing(&|_, area| area.is_none());
-        assert_eq!(found, Missing { areas: Area::ALL.to_vec(), ..Missing::default() });
+        let found = missing(&|_, area| if area.is_some() { Said::NoKey } else { Said::Granted });
+        assert_eq!(found, Missing { areas: Area::ALL.map(|area| (area, false)).to_vec(), ..Missing::default() });
+    }
+
+    #[test]
+    fn keys_are_told_from_commands_by_the_words_of_every_version() {
+        for (words, expected) in [
+            ("NOPERM this user has no permissions to run the 'xadd' command", Said::NoCommand),
+            ("NOPERM User sexton has no permissions to run the 'xadd' command", Said::NoCommand),
+            ("NOPERM this user has no permissions to access one of the keys used as arguments", Said::NoKey),
+            ("NOPERM No permissions to access a key", Said::NoKey),
+            ("ERR unknown command 'XADD', with args", Said::Unknown),
+            ("WRONGTYPE it is", Said::Granted),
+        ] {
+            let answer = redis::parse_redis_value(format!("-{words}\r\n").as_bytes()).unwrap();
+            assert_eq!(said(Some(&answer)), expected, "{words}");
+        }
     }
 
     #[test]
     fn the_remedy_is_one_line_that_adds_what_is_missing() {
         let keys = keys();
-        let tries = tries(&keys);
-        let noperm = redis::parse_redis_value(b"-NOPERM no\r\n").unwrap();
-        let answer = |tried: &Try| {
-            let refused = tried.right.command == "xinfo|stream" || tried.area == Some(Area::Clock);
-            if refused { noperm.clone() } else { Value::Nil }
+        let tries = tries(&keys, None);
+        let refused = |words: &str| redis::parse_redis_value(format!("-NOPERM {words}\r\n").as_bytes()).unwrap();
+        let answer = |tried: &Try| match (tried.right.command, tried.area) {
+            ("xinfo|stream", _) => refused("this user has no permissions to run it"),
+            (_, Some(Area::Clock)) => refused("No permissions to access a key"),
+            _ => Value::Nil,
         };
         let answers: Vec<Value> = tries.iter().map(answer).collect();
         let found = judge(&keys, "sexton", &tries, &answers);

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::info::Info;
-use crate::ledger::{Aspect, Finding};
+use crate::{
+    config::{RedisUrl, Via},
+    ledger::{Aspect, Finding},
+};
 
 /// The oldest version of Redis that has what the scripts use.
 const OLDEST: u32 = 7;
@@ -28,14 +31,16 @@ pub(super) enum Snapshots {
 
 /// What it is.
 pub(super) fn judge(info: &Info, round_trip: Option<Duration>) -> Vec<Finding> {
-    let mut found = vec![version(info)];
     if info.is_sentinel() {
-        found.push(Finding::unusable(
+        // It is not what is meant, so nothing else of it matters.
+        return vec![Finding::unusable(
             Aspect::Version,
             "this is a Sentinel, which knows where Redis is and holds no data",
-            "name the Redis that it watches in `url`, or the Sentinels in the form for them",
-        ));
-    } else if info.is_replica() {
+            "write redis+sentinel://HOST:26379,HOST:26379/MASTER in `url`, or name the Redis that it watches",
+        )];
+    }
+    let mut found = vec![version(info)];
+    if info.is_replica() {
         let primary = info.primary().map(|primary| format!(", {primary}")).unwrap_or_default();
         found.push(Finding::unusable(
             Aspect::Version,
@@ -60,6 +65,24 @@ pub(super) fn judge(info: &Info, round_trip: Option<Duration>) -> Vec<Finding> {
         found.insert(0, Finding::ok(Aspect::Reach, format!("it answers in {}", shown(round_trip))));
     }
     found
+}
+
+/// Where the URL is in another form than the one for this server.
+pub(super) fn form(info: &Info, url: &RedisUrl) -> Option<Finding> {
+    let redis = if url.tls { "rediss" } else { "redis" };
+    match (&url.via, info.is_cluster()) {
+        (Via::Cluster { .. }, false) => Some(Finding::warning(
+            Aspect::Version,
+            "this is no Cluster, and `url` asks for one: its other hosts are never used",
+            format!("write {redis}://HOST:6379 in `url`"),
+        )),
+        (Via::Itself, true) => Some(Finding::warning(
+            Aspect::Version,
+            "this is one node of a Cluster: once it fails, or the namespace moves to another, nothing is done any more",
+            format!("write {redis}+cluster://HOST:6379,HOST:6379 in `url`"),
+        )),
+        _ => None,
+    }
 }
 
 fn version(info: &Info) -> Finding {
@@ -172,9 +195,10 @@ fn persistence(info: &Info, snapshots: Snapshots) -> Finding {
             Aspect::Persistence,
             "snapshots are taken: a restart forgets what came after the last one (with appendonly yes hardly anything)",
         ),
-        Snapshots::Unknown => Finding::ok(
+        Snapshots::Unknown => Finding::warning(
             Aspect::Persistence,
             "there is no append-only file; whether snapshots are taken cannot be seen from here",
+            format!("see what CONFIG GET save says there (nothing: none are taken), or {help}"),
         ),
         Snapshots::Never => Finding::warning(
             Aspect::Persistence,
@@ -242,7 +266,7 @@ mod tests {
             ("redis_version:7.2.4\nvalkey_version:8.0.1\nrole:master\ncluster_enabled:1", vec![Level::Ok], false),
             ("redis_version:6.2.14\nrole:master", vec![Level::Error], true),
             ("redis_version:7.4.1\nrole:slave\nmaster_host:h\nmaster_port:1", vec![Level::Ok, Level::Error], true),
-            ("redis_version:7.4.1\nredis_mode:sentinel", vec![Level::Ok, Level::Error], true),
+            ("redis_version:7.4.1\nredis_mode:sentinel", vec![Level::Error], true),
             ("redis_version:7.4.1\nrole:master\nloading:1", vec![Level::Ok, Level::Error], true),
             ("role:master", vec![Level::Warning], false),
         ] {
@@ -252,6 +276,25 @@ mod tests {
         }
         let replica = &judge(&Info::of("role:slave\nmaster_host:10.0.0.1\nmaster_port:6379"), None)[1];
         assert!(replica.help.as_ref().is_some_and(|help| help.contains("10.0.0.1:6379")), "{replica:?}");
+    }
+
+    #[test]
+    fn a_url_in_the_form_for_another_kind_of_server_is_warned_of() {
+        for (url, cluster, help) in [
+            ("redis://h", false, None),
+            ("redis+cluster://h", true, None),
+            ("redis+sentinel://h/m", false, None),
+            ("redis+cluster://h", false, Some("write redis://HOST")),
+            ("rediss+cluster://h", false, Some("write rediss://HOST")),
+            ("redis://h", true, Some("write redis+cluster://HOST")),
+            ("rediss://h", true, Some("write rediss+cluster://HOST")),
+        ] {
+            let info = Info::of(if cluster { "cluster_enabled:1" } else { "cluster_enabled:0" });
+            let found = form(&info, &RedisUrl::read(url).unwrap());
+            assert_eq!(found.is_some(), help.is_some(), "{url}");
+            let told = found.and_then(|found| found.help).unwrap_or_default();
+            assert!(told.starts_with(help.unwrap_or_default()), "{url}: {told}");
+        }
     }
 
     #[test]
@@ -297,7 +340,7 @@ mod tests {
         for (text, snapshots, level) in [
             ("aof_enabled:1", Snapshots::Unknown, Level::Ok),
             ("aof_enabled:0", Snapshots::Taken, Level::Ok),
-            ("aof_enabled:0", Snapshots::Unknown, Level::Ok),
+            ("aof_enabled:0", Snapshots::Unknown, Level::Warning),
             ("aof_enabled:0", Snapshots::Never, Level::Warning),
             ("rdb_last_bgsave_time_sec:0", Snapshots::Unknown, Level::Ok),
             (
@@ -308,12 +351,12 @@ mod tests {
             (
                 "rdb_last_bgsave_time_sec:-1\nrdb_changes_since_last_save:1\nuptime_in_seconds:7199",
                 Snapshots::Unknown,
-                Level::Ok,
+                Level::Warning,
             ),
             (
                 "rdb_last_bgsave_time_sec:-1\nrdb_changes_since_last_save:0\nuptime_in_seconds:7200",
                 Snapshots::Unknown,
-                Level::Ok,
+                Level::Warning,
             ),
         ] {
             assert_eq!(persistence(&Info::of(text), snapshots).level, level, "{text} {snapshots:?}");

@@ -17,6 +17,11 @@ const REASONS: [(&str, &str, &str); 8] = [
     ("BUSY", "a script of somebody's has been running for too long", "wait, or end it: SCRIPT KILL"),
 ];
 
+/// Whether this code is told of here, or where the server's own words are judged.
+pub(super) fn tells(code: &str) -> bool {
+    code == "LOADING" || REASONS.iter().any(|(told, ..)| *told == code)
+}
+
 /// What stands in the way of writes, by the answers to `tries`.
 pub(super) fn judge(answers: &[Value], is_replica: bool) -> Vec<Finding> {
     let said = |code: &str| answers.iter().any(|answer| code_of(answer) == Some(code));

@@ -34,6 +34,11 @@ const CASES: &[(&str, &str, &[&str])] = &[
     ("long-name-sidecar", LONG, &["@sidecar"]),
     ("service-monitor", RELEASE, &["--set", "serviceMonitor.enabled=true", "--set", "service.headless=true"]),
     ("line-only", RELEASE, &["--set", "prometheusRule.enabled=true", "--set", "prometheusRule.groups={sexton-line}"]),
+    (
+        "runbook-url",
+        RELEASE,
+        &["--set", "prometheusRule.enabled=true,prometheusRule.runbookBaseUrl=https://a.test/README.md"],
+    ),
     ("shipped-rules", RELEASE, &["--set", "shippedRules=true"]),
     ("some-shipped-rules", RELEASE, &["--set", "shippedRules={10-transient,90-leave.yaml}"]),
     ("rules-from-elsewhere", RELEASE, &["--set", "existingRulesConfigMap=rules-of-the-team"]),

@@ -303,6 +303,31 @@ fn each_way_makes_what_it_needs() {
 }
 
 #[test]
+fn errands_have_the_account_of_the_pods_where_it_is_there_already() {
+    let given = |more: &[&str]| {
+        let usual = ["--set", "preflight.enabled=true,priorityClassName=high"];
+        let documents = helm::parsed(&template(&chart(), RELEASE, &[&usual, more].concat()).unwrap());
+        let pods: Vec<Value> = pods(&documents).iter().map(|(_, pod)| (*pod).clone()).collect();
+        let account = |args: &str| {
+            let mut found = pods
+                .iter()
+                .filter(|pod| containers(pod).any(|its| its["args"] == json!(args.split(' ').collect::<Vec<_>>())));
+            let pod = found.next().unwrap_or_else(|| panic!("{more:?}: nothing runs {args}"));
+            assert_eq!(pod["priorityClassName"], "high", "{more:?}: {args}");
+            pod["serviceAccountName"].clone()
+        };
+        [account("check --connect"), account("check")]
+    };
+    assert_eq!(given(&[]), [json!("shop-sexton"), Value::Null]);
+    assert_eq!(given(&["--set", "serviceAccount.name=mine"]), [json!("mine"), Value::Null]);
+    let elsewhere = ["--set", "serviceAccount.create=false,serviceAccount.name=theirs"];
+    assert_eq!(given(&elsewhere), [json!("theirs"), json!("theirs")]);
+    let beside = ["--set", "mode=sidecar"];
+    assert_eq!(given(&beside), [Value::Null, Value::Null]);
+    assert_eq!(given(&[beside, elsewhere].concat()), [json!("theirs"), json!("theirs")]);
+}
+
+#[test]
 fn in_a_workers_pod_it_is_a_native_sidecar_that_workers_do_not_wait_for() {
     let workers = one(&all()["workers"].documents, "Deployment", RELEASE);
     let pod = &workers["spec"]["template"]["spec"];

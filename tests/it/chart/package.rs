@@ -2,9 +2,9 @@
 
 use std::{path::Path, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::helm::{NAMESPACE, RELEASE, VERSIONS, Workers, chart, helm, parsed, root, said, template, values};
+use super::helm::{NAMESPACE, RELEASE, VERSIONS, Workers, chart, helm, one, parsed, root, said, template, values};
 
 /// What is in an archive: names, in order.
 fn names(archive: &Path) -> Vec<String> {
@@ -40,6 +40,33 @@ fn a_package_carries_the_files_themselves() {
     // It makes what the chart makes from the repository.
     let more = ["-f", &values("everything")];
     assert_eq!(template(&packed, RELEASE, &more), template(&chart(), RELEASE, &more));
+}
+
+#[test]
+fn it_has_a_readme_whose_values_work() {
+    let told = said(&helm(&["show", "readme", &chart().display().to_string()])).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for section in ["Deploy with Helm", "Configuration"] {
+        assert!(told.contains(&format!("\"{section}\"")), "{told}");
+        assert!(readme.contains(&format!("\n## {section}\n")), "{section}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let values: Vec<&str> = told.lines().filter(|line| line.starts_with("    ")).collect();
+    assert!(values.len() > 5, "{told}");
+    std::fs::write(&file, values.join("\n")).unwrap();
+    template(&chart(), RELEASE, &["-f", &file.display().to_string()]).unwrap();
+}
+
+#[test]
+fn a_copy_without_its_rules_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-R").arg(chart()).arg(folder.path()).output().unwrap();
+    assert!(copied.status.success());
+    let copy = folder.path().join("sexton");
+    std::fs::remove_file(copy.join("rules")).unwrap();
+    let refused = template(&copy, RELEASE, &["--set", "shippedRules=false"]).unwrap_err();
+    assert!(refused.contains("has lost its folder rules/"), "{refused}");
 }
 
 #[test]
@@ -148,7 +175,7 @@ fn the_notes_say_what_to_do_next() {
     }
     let text = notes(&["-f", &values("everything")]);
     assert!(text.contains("orders: smallage, namespace lrs\n  mails: smallage, namespace mails\n"), "{text}");
-    assert!(text.contains("kubectl -n jobs exec deployment/graveyard -- /sexton stats"), "{text}");
+    assert!(text.contains("kubectl -n jobs exec deployment/graveyard -- sexton stats"), "{text}");
     assert!(text.contains("kubectl -n jobs port-forward service/graveyard 9700"), "{text}");
     assert!(text.contains("helm -n jobs test shop --logs"), "{text}");
     assert!(!notes(&["-f", &values("nothing")]).contains("helm -n jobs test"));
@@ -164,20 +191,76 @@ fn the_notes_say_what_to_do_next() {
 }
 
 #[test]
+fn the_notes_name_the_ports_that_the_policy_keeps_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let (redis, hooks) = ("config: { sources: [{ name: a, smallage: { url: ", "config: { hooks: [");
+    for (given, wanted) in [
+        (format!("{redis}'redis://a' }} }}] }}"), vec![]),
+        (format!("{redis}'rediss://u@a:6380/1' }} }}] }}"), vec!["port 6380, which a source needs"]),
+        (format!("{redis}'redis://[fd00::1]:6380?a=b' }} }}] }}"), vec!["port 6380, which a source needs"]),
+        (format!("{redis}'redis://[fd00::1]' }} }}] }}"), vec![]),
+        (
+            format!("{redis}'redis+sentinel://a:26380,b,c/m' }} }}] }}"),
+            vec!["ports 26380, 26379, which a source needs"],
+        ),
+        (format!("{redis}'rediss+cluster://a,b:7000,c' }} }}] }}"), vec!["port 7000, which a source needs"]),
+        (format!("{redis}'unix:///run/redis.sock' }} }}] }}"), vec![]),
+        // Whatever is behind a variable or a file is not known.
+        (format!("{redis}'redis://${{PATH}}' }} }}] }}"), vec![]),
+        (format!("{hooks}{{ name: a, url_file: /etc/url }}] }}"), vec![]),
+        (format!("{hooks}{{ name: a, url: 'https://a.example/in' }}, {{ name: b, format: pagerduty }}] }}"), vec![]),
+        (
+            format!("{hooks}{{ name: a, url: 'http://alertmanager:9093' }}, {{ name: b, url: 'http://b/a:1@c' }}] }}"),
+            vec!["ports 9093, 80, which a hook needs"],
+        ),
+        (
+            format!(
+                "{hooks}{{ name: b, format: pagerduty }}] }}\nnetworkPolicy: {{ egress: {{ hooks: {{ ports: [80] }} }} }}"
+            ),
+            vec!["port 443, which a hook needs"],
+        ),
+        // It is let out by another rule.
+        (
+            format!(
+                "{hooks}{{ name: a, url: 'http://a:8080' }}, {{ name: b, url: 'http://b:9093' }}] }}\n\
+                 networkPolicy: {{ egress: {{ extra: [{{ ports: [{{ port: 9093 }}, {{ port: 8000, endPort: 8100 }}] }}] }} }}"
+            ),
+            vec![],
+        ),
+        (
+            format!(
+                "{hooks}{{ name: a, url: 'http://a:8080' }}] }}\n\
+                 networkPolicy: {{ egress: {{ redis: {{ to: [{{ podSelector: {{}} }}], ports: [6379, 8080] }} }} }}"
+            ),
+            vec!["port 8080, which a hook needs"],
+        ),
+    ] {
+        std::fs::write(&file, &given).unwrap();
+        let text = notes(&["-f", &file.display().to_string(), "--set", "networkPolicy.enabled=true"]);
+        let told = text.lines().filter_map(|line| line.strip_prefix("* The network policy lets nothing out to "));
+        let told: Vec<&str> = told.map(|line| line.trim_end_matches(':')).collect();
+        assert_eq!(told, wanted, "{given}: {text}");
+        assert!(text.lines().all(|line| line.len() <= 120 && line.trim_end() == line), "{text}");
+        assert!(!text.contains("\n\n\n"), "{text}");
+    }
+}
+
+#[test]
 fn what_the_readme_says_of_it_works() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let section = readme.split_once("\n## Deploy with Helm\n").unwrap().1.split_once("\n## ").unwrap().0;
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("values.yaml");
     let blocks = section.split("```yaml\n").skip(1).map(|block| block.split_once("```").unwrap().0);
-    let (mut rendered, example) = (0, root().join("helm/examples/workers"));
+    let (mut written, example) = (Vec::new(), root().join("helm/examples/workers"));
     for block in blocks {
         match block.lines().next().unwrap() {
             "# values.yaml" => {
+                let file = folder.path().join(format!("values-{}.yaml", written.len())).display().to_string();
                 std::fs::write(&file, block).unwrap();
-                let made = template(&chart(), RELEASE, &["-f", &file.display().to_string()]);
+                let made = template(&chart(), RELEASE, &["-f", &file]);
                 made.unwrap_or_else(|error| panic!("{block}: {error}"));
-                rendered += 1;
+                written.push(file);
             }
             "# Chart.yaml" => {
                 let told = parsed(block).remove(0);
@@ -185,19 +268,59 @@ fn what_the_readme_says_of_it_works() {
                 assert_eq!(told["dependencies"], own["dependencies"]);
             }
             "# templates/deployment.yaml" => {
-                // The example asks first whether the dependency is there.
                 let own = std::fs::read_to_string(example.join("templates/deployment.yaml")).unwrap();
                 let own: Vec<&str> = own.lines().map(str::trim).collect();
-                for line in block.lines().skip(1).map(|line| line.trim().replace(" .Subcharts.sexton |", " . |")) {
-                    assert!(own.contains(&line.as_str()), "the example has no {line}");
+                for line in block.lines().skip(1).map(str::trim) {
+                    assert!(own.contains(&line), "the example has no {line}");
                 }
+                pasted_into_a_template(block);
+                // The header of the templates shows the same.
+                let told = std::fs::read_to_string(chart().join("templates/_sidecar.tpl")).unwrap();
+                assert!(told.contains(block.split_once('\n').unwrap().1), "_sidecar.tpl does not show {block}");
             }
             other => panic!("what is {other}?"),
         }
     }
-    assert_eq!(rendered, 3);
+    assert_eq!(written.len(), 3);
+    // Together, too: the policy is for the sources and hooks of the values above.
+    let together: Vec<&str> = written.iter().flat_map(|file| ["-f", file.as_str()]).collect();
+    let text = notes(&together);
+    assert!(!text.contains("lets nothing out") && !text.contains("* Everybody in the cluster"), "{text}");
     // The newest Kubernetes that is named is the newest that manifests are held against.
     assert!(section.contains(&format!("Kubernetes {} to {}", VERSIONS[0], VERSIONS[1])));
+}
+
+/// What the README shows of a template, as the only thing in one: with Sexton, without it, and in the wrong mode.
+fn pasted_into_a_template(block: &str) {
+    let workers = Workers::built();
+    let deployment = workers.chart().join("templates/deployment.yaml");
+    let head = "apiVersion: apps/v1\nkind: Deployment\nmetadata: { name: pasted }\nspec:\n";
+    std::fs::write(&deployment, format!("{head}{block}")).unwrap();
+    let pod = |more: &[&str]| {
+        let documents = parsed(&template(&workers.chart(), RELEASE, more).unwrap());
+        one(&documents, "Deployment", "pasted")["spec"]["template"].clone()
+    };
+    let with = pod(&[]);
+    assert_eq!(with["spec"]["initContainers"][0]["name"], "sexton");
+    assert_eq!(with["spec"]["volumes"].as_array().unwrap().len(), 4);
+    assert_eq!(with["metadata"]["labels"]["sexton/sidecar"], "shop-sexton");
+    assert!(with["metadata"]["annotations"]["checksum/sexton-config"].is_string());
+    assert_eq!(pod(&["--set", "sexton.enabled=false"]), json!({"metadata": {"labels": null}, "spec": null}));
+}
+
+#[test]
+fn templates_for_other_charts_refuse_the_mode_that_has_pods_of_its_own() {
+    let workers = Workers::built();
+    let deployment = workers.chart().join("templates/deployment.yaml");
+    for name in ["sidecar", "podLabels", "podAnnotations", "volumes"] {
+        std::fs::write(&deployment, format!("{{{{ include \"sexton.{name}\" .Subcharts.sexton }}}}")).unwrap();
+        // As when the line is forgotten: the chart's own default.
+        let refused = template(&workers.chart(), RELEASE, &["--set", "sexton.mode=deployment"]).unwrap_err();
+        assert!(refused.contains("set sexton.mode=sidecar, or leave"), "{name}: {refused}");
+    }
+    // A chart that only has it beside its workers uses none of them.
+    std::fs::remove_file(&deployment).unwrap();
+    template(&workers.chart(), RELEASE, &["--set", "sexton.mode=deployment"]).unwrap();
 }
 
 #[test]
@@ -206,8 +329,16 @@ fn the_image_is_what_the_chart_takes_it_for() {
     let values = parsed(&std::fs::read_to_string(chart().join("values.yaml")).unwrap()).remove(0);
     let user = values["runAsUser"].as_u64().unwrap();
     // Containers are given arguments and no command; people are told where the command is.
-    for line in ["ENTRYPOINT [\"/sexton\"]\n".to_owned(), format!("\nUSER {user}:{user}\n")] {
+    let path = "\nENV PATH=/\n".to_owned();
+    for line in ["ENTRYPOINT [\"/sexton\"]\n".to_owned(), path, format!("\nUSER {user}:{user}\n")] {
         assert!(image.contains(&line), "{line}");
     }
-    assert!(notes(&[]).contains(" -- /sexton stats"));
+    assert!(notes(&[]).contains(" -- sexton stats"));
+    // Everybody is told it in one way, and where the chart has the configuration.
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(!readme.contains(" -- /sexton"));
+    let pod = one(&parsed(&template(&chart(), RELEASE, &[]).unwrap()), "Deployment", "").clone();
+    let variable = &pod["spec"]["template"]["spec"]["containers"][0]["env"][0];
+    assert_eq!(variable["name"], "SEXTON_CONFIG");
+    assert!(readme.contains(&format!("the chart mounts it at `{}`", variable["value"].as_str().unwrap())));
 }

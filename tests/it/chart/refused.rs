@@ -1,5 +1,7 @@
 //! Wrong values are refused before anything is made, and in words that say what to do.
 
+use serde_json::{Value, json};
+
 use super::helm::{RELEASE, chart, template, values};
 
 /// Values as YAML, and what helm says to them, in parts.
@@ -35,9 +37,20 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("shippedRules: all", &["/shippedRules", "want boolean"]),
     ("strategy: { type: Canary }", &["/strategy/type", "value must be one of 'RollingUpdate', 'Recreate'"]),
     ("podDisruptionBudget: { maxUnavailable: half }", &["/podDisruptionBudget/maxUnavailable"]),
+    (
+        "podDisruptionBudget: { maxUnavailable: 0 }",
+        &["/podDisruptionBudget/maxUnavailable", "no node could be drained"],
+    ),
+    (
+        "podDisruptionBudget: { maxUnavailable: 0% }",
+        &["/podDisruptionBudget/maxUnavailable", "no node could be drained"],
+    ),
+    ("strategy: { rollingUpdate: { maxSurge: 0, maxUnavailable: 0% } }", &["no pod could be replaced"]),
     ("podMonitor: { interval: 15 }", &["/podMonitor/interval", "got number, want string"]),
     ("podMonitor: { interval: often }", &["/podMonitor/interval", "does not match pattern"]),
     ("prometheusRule: { groups: [sexton] }", &["value must be one of 'sexton-line', 'sexton-health'"]),
+    ("prometheusRule: { runbookBaseUrl: README.md }", &["/prometheusRule/runbookBaseUrl", "does not match pattern"]),
+    ("prometheusRule: { runbookBaseUrl: 'https://a.test/#top' }", &["/prometheusRule/runbookBaseUrl"]),
     ("networkPolicy: { egress: { redis: { ports: [redis] } } }", &["/networkPolicy/egress/redis/ports/0"]),
     ("podLabels: { app.kubernetes.io/name: mine }", &["this label is the chart\\'s own"]),
     ("commonLabels: { sexton/sidecar: mine }", &["this label is the chart\\'s own"]),
@@ -49,13 +62,47 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     ("{ mode: sidecar, networkPolicy: { enabled: true } }", &["it would be a policy for the workers"]),
     ("secrets: [{ name: a }, { name: b }, { name: a }]", &["secrets: a is there twice"]),
+    // Files and variables that the pods would not have.
+    (
+        "config: { sources: [{ name: a, smallage: { password_file: /run/secrets/sexton/redis/password } }] }",
+        &["config: /run/secrets/sexton/redis/password is", "give secrets: [{ name: redis }]"],
+    ),
+    (
+        "{ config: { http: { tokens: [{ name: a, token_file: '/run/secrets/sexton/api' }] } }, secrets: [{ name: api }] }",
+        &["name one of its keys, /run/secrets/sexton/api/KEY"],
+    ),
+    (
+        "{ config: { hooks: [{ name: a, url_file: /run/secrets/sexton/a/url, secret_file: [/run/secrets/sexton/b/c] }] }, \
+         secrets: [{ name: a }] }",
+        &["config: /run/secrets/sexton/b/c is", "give secrets: [{ name: b }]"],
+    ),
+    (
+        "{ config: { hooks: [{ name: a, url_file: /run/secrets/sexton/a/url }] }, \
+         secrets: [{ name: a, items: [{ key: k, path: uri }, { key: l, path: x/y }] }] }",
+        &["config: /run/secrets/sexton/a/url is not among the items", "which has: uri, x/y"],
+    ),
+    (
+        "{ config: { hooks: [{ name: a, url_file: /run/secrets/sexton/ab/url }] }, \
+         extraVolumeMounts: [{ name: v, mountPath: /run/secrets/sexton/a }], extraVolumes: [{ name: v, emptyDir: {} }] }",
+        &["give secrets: [{ name: ab }]"],
+    ),
+    ("extraVolumeMounts: [{ name: v }]", &["/extraVolumeMounts/0", "missing property 'mountPath'"]),
+    ("config: { hooks: [{ name: a, routing_key: '${PAGER}' }] }", &["config: ${PAGER} is a variable", "under env"]),
     // Secrets. What was given is not printed.
     ("config: { sources: [{ name: a, smallage: { url: 'redis://a', password: hunter2 } }] }", &["password_file"]),
     ("config: { sources: [{ name: a, smallage: { sentinel: { password: hunter2 } } }] }", &["password_file"]),
     ("config: { sources: [{ name: a, smallage: { url: 'redis+sentinel://u:hunter2@a,b/m' } }] }", &["without its"]),
     ("config: { sources: [{ name: a, smallage: { url: 'redis://:hunter2@a' } }] }", &["a URL without its password"]),
     ("config: { sources: [{ name: a, smallage: { url: 'rediss://u:hunter2@a:6380/1' } }] }", &["url_file"]),
-    ("config: { hooks: [{ name: a, url: 'https://u:hunter2@a/in' }] }", &["a URL without its password"]),
+    (
+        "config: { hooks: [{ name: a, url: 'https://u:hunter2@a/in' }] }",
+        &["a URL without its password: give the whole URL by url_file"],
+    ),
+    ("config: { hooks: [{ name: a, format: slack, url: 'https://chat.example/hunter2' }] }", &["url_file", "slack"]),
+    (
+        "config: { hooks: [{ name: a, format: slack, url: 'https://hooks.slack.com/services/T0/B0/hunter2' }] }",
+        &["url_file", "slack"],
+    ),
     ("config: { hooks: [{ name: a, url: 'https://hooks.slack.com/services/T0/B0/hunter2hunter2' }] }", &["url_file"]),
     ("config: { hooks: [{ name: a, secret: hunter2 }] }", &["secret_file"]),
     ("config: { hooks: [{ name: a, secret: ['${NEW}', hunter2] }] }", &["secret_file"]),
@@ -64,6 +111,16 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("config: { http: { token: hunter2 } }", &["token_file"]),
     ("config: { http: { tokens: [{ name: a, token: hunter2 }] } }", &["token_file"]),
     ("env: [{ name: REDIS_PASSWORD, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: PASS, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: REDIS_PW, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: HookSecrets, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: pager_key, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: API_TOKEN, value: hunter2 }]", &["valueFrom.secretKeyRef"]),
+    ("env: [{ name: REDIS_URL, value: 'redis://u:hunter2@a' }]", &["valueFrom.secretKeyRef"]),
+    (
+        "env: [{ name: CHAT, value: 'https://hooks.slack.com/services/T0/B0/hunter2hunter2' }]",
+        &["valueFrom.secretKeyRef"],
+    ),
 ];
 
 #[test]
@@ -85,15 +142,33 @@ fn wrong_values_are_refused_and_the_message_says_why() {
 fn references_to_secrets_are_not_taken_for_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("values.yaml");
-    for given in [
-        "config: { sources: [{ name: a, smallage: { url: 'redis://u:${PW}@a', password: '${PW}' } }] }",
-        "config: { sources: [{ name: a, smallage: { url: 'redis://user@a:6379' } }] }",
-        "config: { hooks: [{ name: a, secret: ['${NEW}', '${OLD}'], headers: { X-Api-Key: 'a ${KEY}' } }] }",
-        "config: { hooks: [{ name: a, format: slack, url: 'https://hooks.slack.com/${PATH_OF_CHAT}' }] }",
-        "env: [{ name: API_TOKEN, valueFrom: { secretKeyRef: { name: a, key: b } } }, { name: REGION, value: eu }]",
+    for (given, variables) in [
+        ("config: { sources: [{ name: a, smallage: { url: 'redis://u:${PW}@a', password: '${PW}' } }] }", &["PW"][..]),
+        ("config: { sources: [{ name: a, smallage: { url: 'redis://user@a:6379' } }] }", &[]),
+        (
+            "config: { hooks: [{ name: a, secret: ['${NEW}', '${OLD}'], headers: { X-Api-Key: 'a ${KEY}' } }] }",
+            &["NEW", "OLD", "KEY"],
+        ),
+        (
+            "config: { hooks: [{ name: a, format: slack, url: 'https://hooks.slack.com/${PATH_OF_CHAT}' }] }",
+            &["PATH_OF_CHAT"],
+        ),
+        ("config: { hooks: [{ name: a, format: standard, url: 'https://a.example/in' }] }", &[]),
+        ("config: { sources: [{ name: '${REGION}' }] }\npodDisruptionBudget: { maxUnavailable: 10% }", &["REGION"]),
+        // No variable, one that every pod has, and a $ before one.
+        ("config: { sources: [{ name: '$${A}${HOSTNAME}$$${B}' }] }", &["B"]),
+        // A file that comes in otherwise.
+        (
+            "{ config: { http: { token_file: /run/secrets/sexton/vault/token } }, \
+             extraVolumes: [{ name: v, emptyDir: {} }], extraVolumeMounts: [{ name: v, mountPath: /run/secrets/sexton/vault/ }] }",
+            &[],
+        ),
     ] {
         std::fs::write(&file, given).unwrap();
-        template(&chart(), RELEASE, &["-f", &file.display().to_string()])
+        let reference = |name: &&str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}});
+        let env: Vec<Value> = variables.iter().map(reference).collect();
+        let env = format!("env={}", json!(env));
+        template(&chart(), RELEASE, &["-f", &file.display().to_string(), "--set-json", &env])
             .unwrap_or_else(|error| panic!("{given}: {error}"));
     }
     template(&chart(), RELEASE, &["-f", &values("everything")]).unwrap();

@@ -98,7 +98,14 @@ impl Pod {
                 rules = Some(laid);
             }
         }
-        for (name, key) in SECRETS {
+        let tls = rcgen::generate_simple_self_signed(vec!["redis.internal".to_owned()]).unwrap();
+        let (certificate, own_key) = (tls.cert.pem(), tls.signing_key.serialize_pem());
+        let of_tls = [
+            ("orders-tls/ca.pem", certificate.as_str()),
+            ("orders-tls/client.pem", &certificate),
+            ("orders-tls/client-key.pem", &own_key),
+        ];
+        for (name, key) in SECRETS.iter().copied().chain(of_tls) {
             let file = folder.path().join("run/secrets/sexton").join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, key).unwrap();
@@ -145,13 +152,10 @@ fn below(folder: &Path, text: &str) -> String {
     text.replace("0.0.0.0:9640", "127.0.0.1:0")
 }
 
-/// What the Secrets hold that the cases refer to.
+/// What the Secrets hold that the cases refer to, certificates apart.
 const SECRETS: &[(&str, &str)] = &[
     ("orders-redis/url", "redis://127.0.0.1:1"),
     ("orders-redis/password", "a password"),
-    ("orders-tls/ca.pem", ""),
-    ("orders-tls/client.pem", ""),
-    ("orders-tls/client-key.pem", ""),
     ("oncall/secret", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     ("oncall/new", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     ("oncall/old", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
@@ -284,7 +288,8 @@ async fn helm_test_tells_what_is_wrong_where_the_pods_run() {
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
-    let usual = ["-f", &values("sidecar"), "--set-json", &more];
+    let secrets = r#"secrets=[{"name":"orders-redis"},{"name":"oncall"}]"#;
+    let usual = ["-f", &values("sidecar"), "--set-json", secrets, "--set-json", &more];
     let (code, said) = checked(&usual, &redis.url()).await;
     assert!(code == 0 && said.contains("source orders") && said.contains("hook oncall"), "{code}: {said}");
     assert_eq!(receiver.requests()[0].json()["type"], "hook.test");

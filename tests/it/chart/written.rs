@@ -69,6 +69,38 @@ fn what_the_chart_ships_are_the_files_in_rules() {
 }
 
 #[test]
+fn an_alert_links_to_the_section_that_its_runbook_names_where_a_base_is_given() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let anchors: Vec<String> = readme.lines().filter_map(|line| line.strip_prefix('#')).map(anchor).collect();
+    let mut spec = one(&all()["runbook-url"].documents, "PrometheusRule", "")["spec"].clone();
+    let groups = spec["groups"].as_array_mut().unwrap().iter_mut();
+    let mut links = 0;
+    for rule in groups.flat_map(|group| group["rules"].as_array_mut().unwrap()) {
+        let Some(annotations) = rule.get_mut("annotations").and_then(Value::as_object_mut) else { continue };
+        let link = annotations.remove("runbook_url").unwrap_or_else(|| panic!("no link: {annotations:?}"));
+        let to = link.as_str().unwrap().strip_prefix("https://a.test/README.md#").unwrap();
+        assert!(anchors.iter().any(|anchor| anchor == to), "README.md has no heading {to}");
+        let heading = annotations["runbook"].as_str().unwrap().split('"').nth(1).unwrap();
+        assert_eq!(to, anchor(heading));
+        links += 1;
+    }
+    assert!(links >= 17, "{links}");
+    // And nothing else is another than without a base, where no alert has a link.
+    assert_eq!(spec, one(&all()["everything"].documents, "PrometheusRule", "")["spec"]);
+    assert!(!spec.to_string().contains("runbook_url"));
+}
+
+/// The anchor of a heading, as web pages make it.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    words
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+#[test]
 fn promtool_takes_the_rules_as_the_chart_gives_them() {
     let folder = tempfile::tempdir().unwrap();
     for case in ["everything", "line-only", "sidecar", "workers"] {

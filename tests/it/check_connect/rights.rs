@@ -8,7 +8,7 @@ use crate::support::{
     redis::{Options, Redis},
 };
 
-async fn acl(con: &mut MultiplexedConnection, words: &str) {
+pub(super) async fn acl(con: &mut MultiplexedConnection, words: &str) {
     let mut acl = redis::cmd("ACL");
     for word in words.split(' ') {
         acl.arg(word);
@@ -16,7 +16,7 @@ async fn acl(con: &mut MultiplexedConnection, words: &str) {
     let () = acl.query_async(con).await.unwrap();
 }
 
-fn missing(checked: &Checked) -> Vec<&str> {
+pub(super) fn missing(checked: &Checked) -> Vec<&str> {
     let found = checked.of("orders").into_iter().flat_map(|item| item["missing"].as_array().unwrap());
     found.map(|word| word.as_str().unwrap()).collect()
 }
@@ -49,7 +49,20 @@ async fn each_right_that_is_missing_is_named_and_the_remedy_grants_it() {
             vec!["~{lrs}:dlq", "~{lrs}:q:*", "~{lrs}:dedup:*", "%R~{lrs}:sched", "~{lrs}:sexton:*"],
         ),
         // Only to be read.
-        (format!("{} %R~{{lrs}}:q:*", without("~{lrs}:q:*")), vec!["+evalsha", "+eval", "+xadd", "~{lrs}:q:*"]),
+        (format!("{} %R~{{lrs}}:q:*", without("~{lrs}:q:*")), vec!["~{lrs}:q:*"]),
+        // Every command, and but one key.
+        (
+            "+@all resetkeys ~{lrs}:dlq".to_owned(),
+            vec!["~{lrs}:q:*", "~{lrs}:dedup:*", "%R~{lrs}:sched", "~{lrs}:sexton:*"],
+        ),
+        (
+            "+@all resetkeys ~{lrs}:sexton:*".to_owned(),
+            vec!["~{lrs}:dlq", "~{lrs}:q:*", "~{lrs}:dedup:*", "%R~{lrs}:sched"],
+        ),
+        (
+            "resetkeys".to_owned(),
+            vec!["~{lrs}:dlq", "~{lrs}:q:*", "~{lrs}:dedup:*", "%R~{lrs}:sched", "~{lrs}:sexton:*"],
+        ),
     ] {
         acl(&mut con, &least).await;
         acl(&mut con, &format!("SETUSER sexton {change}")).await;
@@ -57,6 +70,14 @@ async fn each_right_that_is_missing_is_named_and_the_remedy_grants_it() {
         assert_eq!(missing(&checked), expected, "{change}: {}", checked.shown);
         let rights = checked.one("rights");
         assert_eq!(checked.code, if expected.is_empty() { 0 } else { 69 }, "{change}");
+        // What may not be read is not said to be right.
+        for (key, check) in [("~{lrs}:dlq", "dlq"), ("~{lrs}:sexton:*", "ledger")] {
+            if expected.contains(&key) {
+                let found = checked.one(check);
+                let said = found["message"].as_str().unwrap();
+                assert!(found["level"] == "warning" && said.ends_with("cannot be seen from here (NOPERM)"), "{found}");
+            }
+        }
         if let Some(help) = rights["help"].as_str() {
             acl(&mut con, help.strip_prefix("ACL ").unwrap()).await;
             let mended = check(&config(&url, "")).await;

@@ -64,6 +64,9 @@ fn the_list_has_every_command_that_is_asked_for_and_no_other() {
     listed.extend(granted(&rights::beyond("role")));
     listed.extend(granted(&rights::beyond("cluster|slots")));
     listed.extend(granted(&rights::of_sentinel()));
+    // The client itself sends it.
+    let select = BTreeSet::from(["select".to_owned()]);
+    assert_eq!(granted(&rights::beyond("select")), select);
     assert_eq!(listed, asked_for("src/smallage"));
 }
 
