@@ -23,7 +23,7 @@ use tokio::sync::Mutex;
 pub(super) use self::{
     place::Place,
     script::{Arg, KeyList, Script},
-    sentinel::SENTINEL,
+    sentinel::{Knows, SENTINEL, SentinelsTold},
 };
 use super::trouble::sort_error;
 use crate::{
@@ -136,6 +136,11 @@ impl Connection {
     /// Connects and hangs up, with no regard to earlier tries.
     pub(super) async fn knock(&self) -> Result<()> {
         self.place.connect(self.response_timeout).await.map(drop)
+    }
+
+    /// What each of the Sentinels knows of the master; nothing where there are none.
+    pub(super) async fn sentinels_told(&self) -> Result<Option<SentinelsTold>> {
+        self.place.sentinels_told().await
     }
 
     /// Runs a script by its digest, and by its text where the server does not know it (a restart, SCRIPT FLUSH).

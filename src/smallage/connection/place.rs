@@ -73,6 +73,14 @@ impl Place {
         }
     }
 
+    /// What each of the Sentinels knows; nothing where there are none.
+    pub(super) async fn sentinels_told(&self) -> Result<Option<sentinel::SentinelsTold>> {
+        let url = client::url(&self.config)?;
+        let Via::Sentinels { sentinels, master } = &url.via else { return Ok(None) };
+        let access = Access::to_sentinels(&self.config, &url)?;
+        sentinel::ask_each(&access, sentinels, master).await.map(Some)
+    }
+
     async fn ask_sentinels(&self, url: &RedisUrl, sentinels: &[Host], name: &str) -> Result<Host> {
         let access = Access::to_sentinels(&self.config, url)?;
         let master = sentinel::find_master(&access, sentinels, name).await?;

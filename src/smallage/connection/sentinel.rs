@@ -42,16 +42,63 @@ enum Silent {
     Trouble(StoreError),
 }
 
+/// What the Sentinels of a URL know of its master, each for itself.
+#[derive(Debug)]
+pub(in crate::smallage) struct SentinelsTold {
+    /// The master's name.
+    pub(in crate::smallage) name: String,
+    /// Where it is, by what counts of all that they know.
+    pub(in crate::smallage) master: Host,
+    /// In the order of the URL.
+    pub(in crate::smallage) each: Vec<(Host, Knows)>,
+}
+
+/// What one Sentinel knows.
+#[derive(Debug)]
+pub(in crate::smallage) enum Knows {
+    /// Where the master is.
+    Master(Host),
+    /// No master of that name, but these.
+    Others(Vec<String>),
+    /// It cannot be asked.
+    Nothing(StoreError),
+}
+
+/// Asks every one of them, and waits for all.
+pub(super) async fn ask_each(access: &Access, sentinels: &[Host], name: &str) -> Result<SentinelsTold> {
+    let (mut told, mut each) = (Vec::new(), Vec::new());
+    let ask = |sentinel: &Host| {
+        let (access, sentinel, name) = (access.clone(), sentinel.clone(), name.to_owned());
+        tokio::spawn(async move { ask_in_time(&access, &sentinel, &name).await })
+    };
+    let asked: Vec<_> = sentinels.iter().map(ask).collect();
+    for (sentinel, answer) in sentinels.iter().zip(asked) {
+        let broken = |error: tokio::task::JoinError| Err(Silent::Trouble(StoreError::Unexpected(error.to_string())));
+        let knows = match answer.await.unwrap_or_else(broken) {
+            Ok(answer) => {
+                told.push(answer.clone());
+                Knows::Master(answer.master)
+            }
+            Err(Silent::Unknown(others)) => Knows::Others(others),
+            Err(Silent::Trouble(trouble)) => Knows::Nothing(trouble),
+        };
+        each.push((sentinel.clone(), knows));
+    }
+    let gone = || StoreError::Unavailable("no Sentinel names the master any more".to_owned());
+    Ok(SentinelsTold { name: name.to_owned(), master: newest(told).ok_or_else(gone)?, each })
+}
+
+async fn ask_in_time(access: &Access, sentinel: &Host, name: &str) -> std::result::Result<Told, Silent> {
+    let late = || Silent::Trouble(StoreError::Unavailable(format!("{sentinel}: no answer in {PATIENCE:?}")));
+    timeout(PATIENCE, ask_one(access, sentinel, name)).await.unwrap_or_else(|_| Err(late()))
+}
+
 /// Where the master of this name is, by what the Sentinels know now.
 pub(super) async fn find_master(access: &Access, sentinels: &[Host], name: &str) -> Result<Host> {
     let mut asked = JoinSet::new();
     for sentinel in sentinels {
         let (access, sentinel, name) = (access.clone(), sentinel.clone(), name.to_owned());
-        asked.spawn(async move {
-            let answer = timeout(PATIENCE, ask_one(&access, &sentinel, &name)).await;
-            let late = || Silent::Trouble(StoreError::Unavailable(format!("{sentinel}: no answer in {PATIENCE:?}")));
-            answer.unwrap_or_else(|_| Err(late()))
-        });
+        asked.spawn(async move { ask_in_time(&access, &sentinel, &name).await });
     }
     let (mut told, mut silent) = (Vec::new(), Vec::new());
     let mut left = PATIENCE * 2;

@@ -6,6 +6,7 @@ mod data;
 mod info;
 mod reach;
 mod rights;
+mod sentinels;
 mod server;
 mod writes;
 
@@ -28,6 +29,10 @@ impl Inspect for Smallage {
         if let Err(error) = self.commands.knock().await {
             tell(reach::unreachable(&self.config, &self.keys, &error).await);
             return;
+        }
+        match self.commands.sentinels_told().await {
+            Ok(told) => told.iter().flat_map(sentinels::judge).for_each(&mut *tell),
+            Err(error) => tell(reach::lost(&error)),
         }
         // What follows may still find the connection gone; then that is told, and what was found before stays.
         match self.look_into(tell).await {

@@ -9,11 +9,13 @@ use super::{
     scene::{NS, Scene},
 };
 use crate::support::{
-    SOON, eventually,
+    SOON,
+    checked::{check, config},
+    eventually,
     process::{Sexton, Stream},
-    redis::Options,
+    redis::{Options, Redis},
     rights,
-    sentinels::{MASTER, Watched},
+    sentinels::{MASTER, Sentinel, Watched},
 };
 
 /// Jobs at first; each dies and is retried.
@@ -176,4 +178,38 @@ async fn a_master_that_was_put_down_unseen_is_left() {
     .await;
     crate::support::graveyard::bury_many(&mut new, NS, 0..10).await;
     http.metric_is("sexton_dlq_entries", &[], 10.0).await;
+}
+
+#[tokio::test]
+async fn a_check_tells_of_every_sentinel_that_is_of_no_use() {
+    let redis = Redis::with(Options { tcp: true, ..Options::default() }).await;
+    let master = redis.port().unwrap();
+    let [good, locked, ignorant, mut dead] =
+        ["", "requirepass other\n", "", ""].map(|more| Sentinel::start(master, false, more));
+    let mut con = eventually("the Sentinel answers", SOON, || ignorant.connect("")).await;
+    let () = redis::cmd("SENTINEL").arg("REMOVE").arg(MASTER).query_async(&mut con).await.unwrap();
+    eventually("the Sentinel answers", SOON, || good.connect("")).await;
+    eventually("the Sentinel answers", SOON, || locked.connect(":other@")).await;
+    dead.kill();
+    let at = |sentinel: &Sentinel| format!("127.0.0.1:{}", sentinel.port);
+    let all = [at(&good), at(&locked), at(&ignorant), at(&dead)];
+    let checked = check(&config(&format!("redis+sentinel://{}/{MASTER}", all.join(",")), "")).await;
+    let counted = format!("1 of 4 Sentinels name 127.0.0.1:{master} as the master {MASTER}");
+    assert!(checked.at("ok").contains(&("reach", &counted)), "{}", checked.shown);
+    let warned: Vec<&str> =
+        checked.at("warning").into_iter().filter(|(about, _)| *about == "reach").map(|(_, said)| said).collect();
+    assert_eq!(warned.len(), 3, "{}", checked.shown);
+    for (n, said) in [
+        format!("the Sentinel {}: NOAUTH", all[1]),
+        format!("the Sentinel {} knows no master {MASTER}; it knows none", all[2]),
+        format!("the Sentinel {}: Connection refused", all[3]),
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert!(warned[n].starts_with(said), "{said}: {}", checked.shown);
+    }
+
+    let checked = check(&config(&format!("redis+sentinel://{}/{MASTER}", all[0]), "")).await;
+    assert!(checked.at("warning").iter().all(|(about, _)| *about != "reach"), "{}", checked.shown);
 }
