@@ -183,6 +183,7 @@ impl Smallage {
         }
         let answer = self.commands.run_script(&self.scripts.settle, &keys.as_strs(), &args).await?;
         let skipped = Reply::of_script(answer)?.number()?;
+        self.has_seen_event(None);
         if skipped > 0 {
             tracing::debug!(source = self.name(), skipped, "flights had been settled before");
         }

@@ -29,6 +29,9 @@ impl Smallage {
         let mut page = OutboxPage::default();
         for entry in entries {
             page.last = entry.0.parse().ok().or(page.last);
+            if lane == Lane::Deaths {
+                self.has_read_event(page.last);
+            }
             match posted(&uid, lane, entry) {
                 Some(posted) => page.events.push(posted),
                 None => page.unreadable += 1,
@@ -61,6 +64,7 @@ impl Smallage {
             page.events.push(Posted { id: kept.id, event: event(uid, Lane::Deaths, kept.id, kept.at, data) });
             page.last = Some(kept.id);
         }
+        self.has_read_event(page.last);
         Some(page)
     }
 

@@ -158,6 +158,9 @@ impl Smallage {
         let mut reply = Reply::of_script(answer)?;
         let now = reply.time()?;
         self.clock.set(now);
+        if by.is_none() {
+            self.has_seen_event(None);
+        }
         let mut announced = false;
         let mut retried = Vec::with_capacity(flights.len());
         for (departure, flight) in departures.into_iter().zip(flights) {

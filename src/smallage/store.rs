@@ -46,14 +46,21 @@ pub struct Smallage {
     pub(super) clock: StoreClock,
     /// The ledger's own id, part of every `webhook-id`; empty until first asked for.
     uid: RwLock<String>,
-    /// The newest event on the deaths lane that this process has written or surveyed: as long as the store loses nothing, it
-    /// is there until it is trimmed. What is merely read does not count: whoever is fenced already, and has not heard of it
-    /// yet, reads what another wrote after the loss.
-    newest: Mutex<Option<OutboxId>>,
+    /// The newest event on the deaths lane that this process has seen as a leader.
+    newest: Mutex<Newest>,
     /// In the order of [`Lane::ALL`].
     changes: [watch::Sender<u64>; 2],
     /// What this process has appended to the deaths lane last.
     tail: Mutex<Tail>,
+}
+
+/// Events that were there: as long as the store loses nothing, they are until they are trimmed.
+#[derive(Debug, Default)]
+struct Newest {
+    /// Written, surveyed, or read before the store confirmed that this process leads.
+    seen: Option<OutboxId>,
+    /// Merely read: whoever is fenced already, and has not heard of it yet, reads what another wrote after a loss.
+    read: Option<OutboxId>,
 }
 
 #[derive(Debug)]
@@ -165,19 +172,29 @@ impl Smallage {
         *self.uid.write().unwrap_or_else(PoisonError::into_inner) = uid;
     }
 
-    /// As the outbox has it; empty where none was seen yet.
-    pub(super) fn newest_event(&self) -> String {
-        let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.map(|id| id.to_string()).unwrap_or_default()
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As the outbox has it; empty where none was seen yet.
+    pub(super) fn newest_event(&self) -> String {
+        self.newest().seen.map(|id| id.to_string()).unwrap_or_default()
+    }
+
+    /// This event was read.
+    pub(super) fn has_read_event(&self, id: Option<OutboxId>) {
+        let mut newest = self.newest();
+        newest.read = newest.read.max(id);
+    }
+
+    /// The store has just confirmed that this process leads, and this event with it: so it did when it read the others.
     pub(super) fn has_seen_event(&self, id: Option<OutboxId>) {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        *newest = (*newest).max(id);
+        let mut newest = self.newest();
+        newest.seen = newest.seen.max(id).max(newest.read);
     }
 
     pub(super) fn forget_newest_event(&self) {
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.newest() = Newest::default();
     }
 
     pub(super) fn tail(&self) -> MutexGuard<'_, Tail> {
