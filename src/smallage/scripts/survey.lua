@@ -12,7 +12,7 @@ local time = redis.call('TIME')
 -- A key of another type holds no flights.
 local flights = redis.pcall('HLEN', KEYS[4])
 flights = type(flights) == 'number' and flights or 0
-local told = last_told(KEYS[5])
+local told = last_id(KEYS[5], '')
 local lost = has_lost(KEYS[5], ARGV[2], told) and 1 or 0
 if redis.call('EXISTS', KEYS[3]) == 0 then
   return {'OK', time[1], time[2], 0, 0, '', 0, 0, flights, told, lost}

@@ -21,15 +21,16 @@ local function buried(dlq, id)
   return not found.err and #found > 0
 end
 
--- The last id that the DLQ has ever given.
-local function last_id(dlq)
-  local info = redis.pcall('XINFO', 'STREAM', dlq)
+-- The last id that a stream has ever given, or `none` where there is none, or where the key holds something else; NEVER
+-- without a `none`.
+local function last_id(stream, none)
+  local info = redis.pcall('XINFO', 'STREAM', stream)
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then
       return info[i + 1]
     end
   end
-  return NEVER
+  return none or NEVER
 end
 
 -- The last id that the DLQ had given when a job was last put back. Its record says so in `raised`, with the time and the
