@@ -145,7 +145,7 @@ impl Smallage {
         if survey.lost {
             self.forget_newest_event();
         } else {
-            self.has_seen_event(survey.told);
+            self.has_found_newest_event(survey.told);
         }
         Ok(survey)
     }

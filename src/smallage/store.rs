@@ -57,6 +57,10 @@ pub struct Smallage {
 /// Events that were there: as long as the store loses nothing, they are until they are trimmed.
 #[derive(Debug, Default)]
 struct Newest {
+    /// The connection that `seen` and `read` belong to.
+    made: u64,
+    /// Seen through an earlier connection, and not looked for since: it is not forgotten for what is new.
+    before: Option<OutboxId>,
     /// Written, surveyed, or read before the store confirmed that this process leads.
     seen: Option<OutboxId>,
     /// Merely read: whoever is fenced already, and has not heard of it yet, reads what another wrote after a loss.
@@ -173,12 +177,18 @@ impl Smallage {
     }
 
     fn newest(&self) -> MutexGuard<'_, Newest> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = self.commands.made();
+        if newest.made != made {
+            *newest = Newest { made, before: newest.before.or(newest.seen), ..Newest::default() };
+        }
+        newest
     }
 
     /// As the outbox has it; empty where none was seen yet.
     pub(super) fn newest_event(&self) -> String {
-        self.newest().seen.map(|id| id.to_string()).unwrap_or_default()
+        let newest = self.newest();
+        newest.before.or(newest.seen).map(|id| id.to_string()).unwrap_or_default()
     }
 
     /// This event was read.
@@ -191,6 +201,12 @@ impl Smallage {
     pub(super) fn has_seen_event(&self, id: Option<OutboxId>) {
         let mut newest = self.newest();
         newest.seen = newest.seen.max(id).max(newest.read);
+    }
+
+    /// A survey has found the newest event where it belongs, and the lane to end here.
+    pub(super) fn has_found_newest_event(&self, end: Option<OutboxId>) {
+        self.newest().before = None;
+        self.has_seen_event(end);
     }
 
     pub(super) fn forget_newest_event(&self) {

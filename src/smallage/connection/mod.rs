@@ -10,7 +10,10 @@ mod script;
 mod sentinel;
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -45,6 +48,7 @@ pub(super) struct Connection {
     place: Arc<Place>,
     response_timeout: Duration,
     slot: Mutex<Slot>,
+    made: AtomicU64,
 }
 
 #[derive(Default)]
@@ -82,12 +86,22 @@ struct Failed {
 impl Connection {
     /// A connection for commands that are answered at once.
     pub(super) fn for_commands(place: Arc<Place>) -> Connection {
-        Connection { place, response_timeout: RESPONSE_TIMEOUT, slot: Mutex::default() }
+        Connection { place, response_timeout: RESPONSE_TIMEOUT, slot: Mutex::default(), made: AtomicU64::new(0) }
     }
 
     /// A connection for reads that block up to `block`.
     pub(super) fn for_blocking(place: Arc<Place>, block: Duration) -> Connection {
-        Connection { place, response_timeout: block * 2 + RESPONSE_TIMEOUT, slot: Mutex::default() }
+        Connection {
+            place,
+            response_timeout: block * 2 + RESPONSE_TIMEOUT,
+            slot: Mutex::default(),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    /// How many connections have been made so far: what is behind another one may be another server.
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
     }
 
     /// Runs one command.
@@ -195,6 +209,7 @@ impl Connection {
                 slot.to = to;
                 slot.opened_at = Some(monotonic());
                 slot.generation += 1;
+                self.made.fetch_add(1, Ordering::Relaxed);
                 Ok((connection, slot.generation))
             }
             Err(error) => {
